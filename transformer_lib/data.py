@@ -1,0 +1,263 @@
+"""Sentences to numbers and back: special tokens, a subword tokeniser, batches of similar length."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from transformer_lib import files
+
+PADDING, START, END, UNKNOWN = range(4)
+SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unknown>")  # the text at place i belongs to id i
+
+Pair = tuple[Sequence[int], Sequence[int]]  # source and target ids, without special tokens
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentence pairs of similar length as two padded matrices of ids.
+
+    A row of `source` is the sentence's ids; a row of `target` is START, the ids, END. Both end in PADDING.
+
+    Raises:
+        TypeError: a part is not a tensor of int64.
+        ValueError: a part is not a matrix, the two differ in rows, or `target` has no room for START and END.
+    """
+
+    source: Int[Tensor, "batch source"]
+    target: Int[Tensor, "batch target"]
+
+    def __post_init__(self) -> None:
+        for name, part in (("source", self.source), ("target", self.target)):
+            if not isinstance(part, Tensor) or part.dtype != torch.int64:
+                raise TypeError(f"{name} must be a tensor of int64, got {getattr(part, 'dtype', type(part).__name__)}")
+            if part.dim() != 2:
+                raise ValueError(f"{name} must have shape (batch, position), got {tuple(part.shape)}")
+        if len(self.source) != len(self.target) or self.target.size(1) < 2:
+            raise ValueError(
+                "source and target must have as many rows, and target at least 2 columns, "
+                f"got {tuple(self.source.shape)} and {tuple(self.target.shape)}"
+            )
+
+    @classmethod
+    def from_pairs(cls, pairs: Sequence[Pair]) -> "Batch":
+        """Return the pairs as one batch, in their order, with START and END put around each target."""
+        sources = pad([source for source, _ in pairs])
+        targets = pad([[START, *target, END] for _, target in pairs])
+        return cls(sources, targets)
+
+    @property
+    def target_input(self) -> Int[Tensor, "batch position"]:
+        """What the decoder reads: the target without its last column."""
+        return self.target[:, :-1]
+
+    @property
+    def labels(self) -> Int[Tensor, "batch position"]:
+        """What the decoder must say: the target without START, one position ahead of `target_input`."""
+        return self.target[:, 1:]
+
+    @property
+    def target_tokens(self) -> int:
+        """The number of labels that are not padding: what a loss per token divides by."""
+        return int((self.labels != PADDING).sum())
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Return the same batch on another device."""
+        return Batch(self.source.to(device), self.target.to(device))
+
+
+def pad(sentences: Sequence[Sequence[int]]) -> Int[Tensor, "batch position"]:
+    """Return the sentences as rows of one matrix, filled up with PADDING on the right.
+
+    Raises:
+        ValueError: there is no sentence, all are empty, or an id is negative.
+        TypeError: an id is not an integer.
+    """
+    lengths = torch.tensor([len(sentence) for sentence in sentences], dtype=torch.int64)
+    if not lengths.sum():
+        raise ValueError(f"wanted at least one sentence with a token, got {len(sentences)} sentences without any")
+    ids = torch.tensor(list(chain.from_iterable(sentences)))
+    if ids.dtype != torch.int64:
+        raise TypeError(f"ids must be integers, got {ids.dtype}")
+    if ids.min() < 0:
+        raise ValueError(f"ids must be 0 or more, got {int(ids.min())}")
+    rows = torch.full((len(lengths), int(lengths.max())), PADDING)
+    rows[torch.arange(rows.size(1)) < lengths.unsqueeze(1)] = ids
+    return rows
+
+
+def batches(
+    pairs: Sequence[Pair], tokens_per_batch: int, *, generator: torch.Generator | None = None, jitter: float = 1.0
+) -> list[Batch]:
+    """Return one epoch: every pair once, in batches of similar length, the short last one included.
+
+    A batch has as many rows as fit: rows times the longer of source and target input is at most `tokens_per_batch`.
+
+    Args:
+        tokens_per_batch: the most positions, padding included, in a batch's source or in its target input.
+        generator: where chance comes from (which pairs meet, and the batches' order); None sorts by length instead.
+        jitter: how many tokens a length is blurred by before sorting; more mixes better and pads more.
+
+    Raises:
+        ValueError: there are no pairs, a source is empty, or a pair alone exceeds `tokens_per_batch`.
+        TypeError: `generator` is not a `torch.Generator`.
+    """
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator or None, got {type(generator).__name__}")
+    lengths = _lengths(pairs, tokens_per_batch)
+    groups = _groups(lengths.tolist(), _by_length(lengths, generator, jitter), tokens_per_batch)
+    if generator is not None:
+        groups = [groups[i] for i in torch.randperm(len(groups), generator=generator).tolist()]
+    return [Batch.from_pairs([pairs[i] for i in group]) for group in groups]
+
+
+def _lengths(pairs: Sequence[Pair], tokens_per_batch: int) -> Int[Tensor, "pair 2"]:
+    if not len(pairs):
+        raise ValueError("wanted at least one sentence pair, got none")
+    lengths = torch.tensor([(len(source), len(target) + 1) for source, target in pairs])
+    if not lengths[:, 0].all():
+        raise ValueError(f"wanted a token in every source, got none in pair {int(lengths[:, 0].argmin())}")
+    longest = lengths.amax(dim=1)
+    if longest.max() > tokens_per_batch:
+        raise ValueError(
+            f"tokens_per_batch must hold the longest pair: pair {int(longest.argmax())} needs "
+            f"{int(longest.max())}, got {tokens_per_batch}"
+        )
+    return lengths
+
+
+def _by_length(lengths: Int[Tensor, "pair 2"], generator: torch.Generator | None, jitter: float) -> list[int]:
+    """Return the pairs' order: by target length, then by source length within it."""
+    key = lengths.double()
+    if generator is not None:
+        key = key + jitter * torch.rand(key.shape, generator=generator, dtype=key.dtype)
+    return (key[:, 1].floor() * (key.max() + 1) + key[:, 0]).argsort(stable=True).tolist()
+
+
+def _groups(lengths: list[list[int]], order: list[int], tokens_per_batch: int) -> list[list[int]]:
+    """Cut the order where one more row would exceed the limit."""
+    groups: list[list[int]] = [[]]
+    longest = 0
+    for i in order:
+        longest = max(longest, *lengths[i])
+        if longest * (len(groups[-1]) + 1) > tokens_per_batch:
+            groups.append([])
+            longest = max(lengths[i])
+        groups[-1].append(i)
+    return groups
+
+
+class Tokeniser:
+    """Text to ids of subwords and back, over one vocabulary for both languages.
+
+    Byte-pair encoding, Sennrich et al. (2016). A piece that starts a word begins with "▁"; punctuation stands alone.
+    `decode(encode(text))` gives the text back, with runs of blanks made one and characters never seen in training lost.
+    """
+
+    def __init__(self, model) -> None:
+        """Wrap a trained `tokenizers.Tokenizer` that has our special tokens."""
+        found = tuple(model.id_to_token(i) for i in range(len(SPECIAL_TOKENS)))
+        if found != SPECIAL_TOKENS:
+            raise ValueError(f"a tokeniser must begin with {SPECIAL_TOKENS}, got {found}")
+        model.encode_special_tokens = True  # "<end>" typed in a text is text
+        self.model = model
+
+    def __len__(self) -> int:
+        return self.model.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """Return the text's ids, without START and END."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """Return the ids of each text, without START and END."""
+        return [encoding.ids for encoding in self.model.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text up to END, without START and PADDING."""
+        ids = self._known(ids)
+        ids = ids[: ids.index(END)] if END in ids else ids
+        return self.model.decode([i for i in ids if i not in (PADDING, START)], skip_special_tokens=False)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return the visible piece for each id, special tokens included: labels for a figure's axis."""
+        return [self.model.id_to_token(i) for i in self._known(ids)]
+
+    def _known(self, ids: Sequence[int]) -> list[int]:
+        ids = [int(i) for i in ids]
+        if ids and not 0 <= min(ids) <= max(ids) < len(self):
+            raise ValueError(f"ids must be in 0..{len(self) - 1}, got {min(ids)}..{max(ids)}")
+        return ids
+
+    def save(self, path: str | Path) -> None:
+        """Write the tokeniser as one JSON file, whole or not at all."""
+        files.write_whole(path, self.model.to_str(pretty=False).encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokeniser":
+        """Return the tokeniser that `save` wrote.
+
+        Raises:
+            ValueError: the file is not a tokeniser, or not one with our special tokens.
+        """
+        text = Path(path).read_bytes()
+        try:
+            return cls(_library().Tokenizer.from_buffer(text))
+        except Exception as error:
+            raise ValueError(f"{path} must be a tokeniser written by Tokeniser.save, got: {error}") from error
+
+
+def train_tokeniser(lines: Iterable[str], vocabulary_size: int = 8000) -> Tokeniser:
+    """Return a tokeniser whose pieces are learnt from `lines` (for translation: both languages' lines).
+
+    The same lines give the same pieces. With few lines the vocabulary stays smaller than asked for: see `len`.
+
+    Raises:
+        ValueError: there are no lines, or `vocabulary_size` can't hold the special tokens and the lines' characters.
+        ModuleNotFoundError: the `tokenizers` package is missing.
+    """
+    library = _library()
+    model = library.Tokenizer(library.models.BPE(unk_token=SPECIAL_TOKENS[UNKNOWN]))
+    normalizers, splitters = library.normalizers, library.pre_tokenizers
+    one_blank = normalizers.Replace(library.Regex(r"\s+"), " ")
+    model.normalizer = normalizers.Sequence([normalizers.NFC(), one_blank, normalizers.Strip()])
+    model.pre_tokenizer = splitters.Sequence([splitters.Metaspace(), splitters.Punctuation()])
+    model.decoder = library.decoders.Metaspace()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=vocabulary_size, min_frequency=2, special_tokens=list(SPECIAL_TOKENS), show_progress=False
+    )
+    model.train_from_iterator(lines, trainer)
+    if model.get_vocab_size() == len(SPECIAL_TOKENS):
+        raise ValueError("wanted lines of text to learn a vocabulary from, got none")
+    if model.get_vocab_size() > vocabulary_size:
+        raise ValueError(
+            f"vocabulary_size must hold the special tokens and every character, here {model.get_vocab_size()}, "
+            f"got {vocabulary_size}"
+        )
+    return Tokeniser(model)
+
+
+def encode_pairs(
+    pairs: Iterable[tuple[str, str]], tokeniser: Tokeniser, max_length: int = 128
+) -> list[tuple[list[int], list[int]]]:
+    """Return each pair's ids, source and target each cut to their first `max_length` tokens; no pair is dropped."""
+    if max_length < 1:
+        raise ValueError(f"max_length must be 1 or more, got {max_length}")
+    pairs = list(pairs)
+    sources = tokeniser.encode_all(source for source, _ in pairs)
+    targets = tokeniser.encode_all(target for _, target in pairs)
+    return [(source[:max_length], target[:max_length]) for source, target in zip(sources, targets, strict=True)]
+
+
+def _library():
+    try:
+        import tokenizers
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "the tokeniser needs the package tokenizers: pip install transformer-lib[translation]"
+        ) from error
+    return tokenizers

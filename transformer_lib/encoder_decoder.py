@@ -1,0 +1,138 @@
+"""Layers of the encoder and of the decoder, and the two stacks (chapter 06)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from transformer_lib import layers, multi_head
+from transformer_lib.multi_head import KeyValueCache, MemoryCache
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward network, each in a residual connection.
+
+    Vaswani et al. (2017), section 3.1.
+
+    Args:
+        norm: "pre" or "post"; see `layers.Residual`.
+        attention: further keyword arguments for `MultiHeadAttention`, such as `position`.
+    """
+
+    def __init__(
+        self, d_model: int, heads: int, d_ff: int, *, dropout: float = 0.0, norm: str = "pre", **attention: Any
+    ) -> None:
+        super().__init__()
+        self.self_attention = multi_head.MultiHeadAttention(d_model, heads, **attention)
+        self.feed_forward = layers.FeedForward(d_model, d_ff)
+        self.residuals = nn.ModuleList(layers.Residual(d_model, dropout, norm) for _ in range(2))
+
+    def forward(
+        self, x: Float[Tensor, "batch position d_model"], mask: Bool[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "batch position d_model"]:
+        """Return the vectors after one layer; `mask` is True where a position may attend to another."""
+        x = self.residuals[0](x, lambda y: self.self_attention(y, y, mask))
+        return self.residuals[1](x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, then attention to the memory, then the feed-forward network.
+
+    Vaswani et al. (2017), section 3.1.
+
+    Args:
+        norm: "pre" or "post"; see `layers.Residual`.
+        attention: further keyword arguments for the self-attention, such as `position`.
+    """
+
+    def __init__(
+        self, d_model: int, heads: int, d_ff: int, *, dropout: float = 0.0, norm: str = "pre", **attention: Any
+    ) -> None:
+        super().__init__()
+        self.self_attention = multi_head.MultiHeadAttention(d_model, heads, **attention)
+        self.cross_attention = multi_head.MultiHeadAttention(d_model, heads, bias=attention.get("bias", False))
+        self.feed_forward = layers.FeedForward(d_model, d_ff)
+        self.residuals = nn.ModuleList(layers.Residual(d_model, dropout, norm) for _ in range(3))
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch target d_model"],
+        memory: Float[Tensor, "batch source d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        memory_mask: Bool[Tensor, "..."] | None = None,
+        caches: tuple[KeyValueCache, KeyValueCache] = (None, None),
+    ) -> Float[Tensor, "batch target d_model"]:
+        """Return the target's vectors after one layer.
+
+        Args:
+            mask: True where a target position may attend to a target position.
+            memory_mask: True where a target position may attend to a source position.
+            caches: of the self-attention and of the cross-attention; None each while training.
+        """
+        x = self.residuals[0](x, lambda y: self.self_attention(y, y, mask, caches[0]))
+        x = self.residuals[1](x, lambda y: self.cross_attention(y, memory, memory_mask, caches[1]))
+        return self.residuals[2](x, self.feed_forward)
+
+
+class Encoder(nn.Module):
+    """A stack of encoder layers; with pre-norm a last LayerNorm follows, since none has seen the final sum.
+
+    Raises:
+        ValueError: no layer is given.
+    """
+
+    def __init__(self, layers: Sequence[EncoderLayer]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = last_norm(self.layers)
+
+    def forward(
+        self, x: Float[Tensor, "batch source d_model"], mask: Bool[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "batch source d_model"]:
+        """Return the memory: one vector per source position, each of which has seen the whole source."""
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x)
+
+
+class Decoder(nn.Module):
+    """A stack of decoder layers, which all read the same memory; with pre-norm a last LayerNorm follows.
+
+    Raises:
+        ValueError: no layer is given.
+    """
+
+    def __init__(self, layers: Sequence[DecoderLayer]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = last_norm(self.layers)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch target d_model"],
+        memory: Float[Tensor, "batch source d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        memory_mask: Bool[Tensor, "..."] | None = None,
+        caches: list[tuple[KeyValueCache, KeyValueCache]] | None = None,
+    ) -> Float[Tensor, "batch target d_model"]:
+        """Return the target's vectors; see `DecoderLayer.forward`.
+
+        Args:
+            caches: one pair for each layer, from `new_caches`; None while training.
+        """
+        for layer, pair in zip(self.layers, caches or [(None, None)] * len(self.layers), strict=True):
+            x = layer(x, memory, mask, memory_mask, pair)
+        return self.norm(x)
+
+    def new_caches(self) -> list[tuple[KeyValueCache, KeyValueCache]]:
+        """Return empty caches for one batch of sentences to be decoded."""
+        return [(KeyValueCache(), MemoryCache()) for _ in self.layers]
+
+
+def last_norm(stack: nn.ModuleList) -> nn.Module:
+    """Return the norm that a stack ends with: a LayerNorm after pre-norm layers, nothing after post-norm ones."""
+    if not len(stack):
+        raise ValueError("a stack needs at least one layer, got none")
+    residual = stack[-1].residuals[-1]
+    return nn.LayerNorm(residual.norm.normalized_shape) if residual.norm_first else nn.Identity()

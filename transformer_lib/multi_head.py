@@ -1,0 +1,139 @@
+"""Multi-head attention: several attentions side by side, each in its own coordinates (chapter 03).
+
+The interface of this floor, which every later chapter relies on:
+
+- `MultiHeadAttention(x, memory, mask)`: the queries come from `x`, keys and values from `memory`; in self-attention
+  both are the same tensor. The mask is True where a query may attend, and broadcasts to [batch heads query key].
+- A *position scheme* (`positional.PositionScheme`) is given to the constructor. The attention calls `rotate` on
+  queries and keys, and adds `bias` to the scores if it returns one.
+- A *cache* (`KeyValueCache` for self-attention, `MemoryCache` for cross-attention) is given to each call during
+  decoding. It answers two questions: how many queries came before those of `x` (`first`, which the attention moves
+  on), and which keys and values there are (calling it with the new `memory` and the function that projects it).
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from transformer_lib import attention, checks
+from transformer_lib.positional import PositionScheme
+
+Projection = Callable[[Tensor, int], tuple[Tensor, Tensor]]  # of a memory and its first position to keys and values
+
+
+def split_heads(x: Float[Tensor, "batch position d_model"], heads: int) -> Float[Tensor, "batch heads position d_k"]:
+    """Cut each vector into `heads` pieces of d_k = d_model / heads and move the heads before the positions.
+
+    Raises:
+        ValueError: `heads` doesn't divide the width of `x`.
+    """
+    checks.positive(heads=heads)
+    if x.dim() != 3 or x.size(-1) % heads:
+        raise ValueError(
+            f"x must have shape [batch position d_model] with heads = {heads} dividing d_model, got {checks.shape(x)}"
+        )
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Float[Tensor, "batch heads position d_k"]) -> Float[Tensor, "batch position d_model"]:
+    """Put the heads' pieces side by side again: the inverse of `split_heads`."""
+    if x.dim() != 4:
+        raise ValueError(f"x must have shape [batch heads position d_k], got {checks.shape(x)}")
+    return x.transpose(1, 2).flatten(start_dim=2)
+
+
+class KeyValueCache:
+    """The keys and values of the positions decoded so far, for one self-attention."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.key: Tensor | None = None
+        self.value: Tensor | None = None
+
+    def __call__(
+        self, memory: Tensor, project: Callable[[Tensor, int], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        """Project the new positions only; return the keys and values of all of them."""
+        key, value = project(memory, self.first)
+        if self.key is not None:
+            key, value = torch.cat([self.key, key], dim=2), torch.cat([self.value, value], dim=2)
+        self.key, self.value = key, value
+        return key, value
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows of the batch, in this order: what beam search does after each step."""
+        if self.key is not None:
+            self.key, self.value = self.key[rows], self.value[rows]
+
+
+class MemoryCache(KeyValueCache):
+    """The keys and values of the encoder's output, projected once, for one cross-attention."""
+
+    def __call__(
+        self, memory: Tensor, project: Callable[[Tensor, int], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        """Project the memory at the first call; afterwards return what came out then."""
+        if self.key is None:
+            self.key, self.value = project(memory, 0)
+        return self.key, self.value
+
+
+class MultiHeadAttention(nn.Module):
+    """Attention in `heads` learnt coordinate systems at once, their outputs joined and mixed.
+
+    Concat(head_1, ..., head_h) W_o with head_i = attend(x W_q_i, memory W_k_i, memory W_v_i);
+    Vaswani et al. (2017), section 3.2.2. The paper's formulas have no bias, hence the default.
+
+    Args:
+        position: a scheme that brings relative positions into the scores; None for none.
+
+    Raises:
+        ValueError: `heads` does not divide `d_model`.
+    """
+
+    def __init__(self, d_model: int, heads: int, *, bias: bool = False, position: PositionScheme | None = None) -> None:
+        super().__init__()
+        checks.positive(d_model=d_model, heads=heads)
+        if d_model % heads:
+            raise ValueError(f"heads must divide d_model, got d_model = {d_model} and heads = {heads}")
+        self.heads = heads
+        self.query = nn.Linear(d_model, d_model, bias=bias)
+        self.key = nn.Linear(d_model, d_model, bias=bias)
+        self.value = nn.Linear(d_model, d_model, bias=bias)
+        self.output = nn.Linear(d_model, d_model, bias=bias)
+        self.position = PositionScheme() if position is None else position
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch query d_model"],
+        memory: Float[Tensor, "batch key d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "batch query d_model"]:
+        """Return for each position of `x` what its heads find in `memory`.
+
+        Args:
+            mask: True where the query may attend, broadcast to [batch heads query key]; None allows every pair.
+            cache: keys and values of earlier calls; None while training.
+        """
+        checks.last_size(self.query.in_features, x=x, memory=memory)
+        first = 0 if cache is None else cache.first
+        query = self.position.rotate(split_heads(self.query(x), self.heads), first)
+        key, value = self.keys_and_values(memory) if cache is None else cache(memory, self.keys_and_values)
+        if cache is not None:
+            cache.first += x.size(1)
+        bias = self.position.bias(query, key.size(2), first)
+        if bias is None:
+            mixed = attention.attend(query, key, value, mask)
+        else:
+            mixed = attention.masked_softmax(attention.attention_scores(query, key) + bias, mask) @ value
+        return self.output(merge_heads(mixed))
+
+    def keys_and_values(
+        self, memory: Float[Tensor, "batch key d_model"], first: int = 0
+    ) -> tuple[Float[Tensor, "batch heads key d_k"], Float[Tensor, "batch heads key d_k"]]:
+        """Return the keys and values of positions `first`, `first` + 1, ..., one set for each head."""
+        key = self.position.rotate(split_heads(self.key(memory), self.heads), first)
+        return key, split_heads(self.value(memory), self.heads)
