@@ -1,18 +1,29 @@
-"""Sentences to numbers and back: special tokens, a subword tokeniser, batches of similar length."""
+"""Sentences to batches: special tokens, a subword tokeniser (both from `tokeniser`), batches of similar length."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from transformer_lib import files
+from transformer_lib.tokeniser import END, PADDING, SPECIAL_TOKENS, START, UNKNOWN, Tokeniser, train_tokeniser
 
-PADDING, START, END, UNKNOWN = range(4)
-SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unknown>")  # the text at place i belongs to id i
+__all__ = [
+    "END",
+    "PADDING",
+    "SPECIAL_TOKENS",
+    "START",
+    "UNKNOWN",
+    "Batch",
+    "Pair",
+    "Tokeniser",
+    "batches",
+    "encode_pairs",
+    "pad",
+    "train_tokeniser",
+]
 
 Pair = tuple[Sequence[int], Sequence[int]]  # source and target ids, without special tokens
 
@@ -90,9 +101,7 @@ def pad(sentences: Sequence[Sequence[int]]) -> Int[Tensor, "batch position"]:
     return rows
 
 
-def batches(
-    pairs: Sequence[Pair], tokens_per_batch: int, *, generator: torch.Generator | None = None, jitter: float = 1.0
-) -> list[Batch]:
+def batches(pairs: Sequence[Pair], tokens_per_batch: int, *, generator: torch.Generator | None = None) -> list[Batch]:
     """Return one epoch: every pair once, in batches of similar length, the short last one included.
 
     A batch has as many rows as fit: rows times the longer of source and target input is at most `tokens_per_batch`.
@@ -100,7 +109,6 @@ def batches(
     Args:
         tokens_per_batch: the most positions, padding included, in a batch's source or in its target input.
         generator: where chance comes from (which pairs meet, and the batches' order); None sorts by length instead.
-        jitter: how many tokens a length is blurred by before sorting; more mixes better and pads more.
 
     Raises:
         ValueError: there are no pairs, a source is empty, or a pair alone exceeds `tokens_per_batch`.
@@ -109,7 +117,7 @@ def batches(
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(f"generator must be a torch.Generator or None, got {type(generator).__name__}")
     lengths = _lengths(pairs, tokens_per_batch)
-    groups = _groups(lengths.tolist(), _by_length(lengths, generator, jitter), tokens_per_batch)
+    groups = _groups(lengths.tolist(), _by_length(lengths, generator), tokens_per_batch)
     if generator is not None:
         groups = [groups[i] for i in torch.randperm(len(groups), generator=generator).tolist()]
     return [Batch.from_pairs([pairs[i] for i in group]) for group in groups]
@@ -130,12 +138,13 @@ def _lengths(pairs: Sequence[Pair], tokens_per_batch: int) -> Int[Tensor, "pair 
     return lengths
 
 
-def _by_length(lengths: Int[Tensor, "pair 2"], generator: torch.Generator | None, jitter: float) -> list[int]:
-    """Return the pairs' order: by target length, then by source length within it."""
-    key = lengths.double()
+def _by_length(lengths: Int[Tensor, "pair 2"], generator: torch.Generator | None) -> list[int]:
+    """Return the pairs' order: by target length, then by source length, ties by chance or as they came."""
+    source, target = lengths.unbind(dim=1)
+    key = (target * (source.max() + 1) + source).double()
     if generator is not None:
-        key = key + jitter * torch.rand(key.shape, generator=generator, dtype=key.dtype)
-    return (key[:, 1].floor() * (key.max() + 1) + key[:, 0]).argsort(stable=True).tolist()
+        key += torch.rand(len(key), generator=generator, dtype=key.dtype)
+    return key.argsort(stable=True).tolist()
 
 
 def _groups(lengths: list[list[int]], order: list[int], tokens_per_batch: int) -> list[list[int]]:
@@ -151,96 +160,6 @@ def _groups(lengths: list[list[int]], order: list[int], tokens_per_batch: int) -
     return groups
 
 
-class Tokeniser:
-    """Text to ids of subwords and back, over one vocabulary for both languages.
-
-    Byte-pair encoding, Sennrich et al. (2016). A piece that starts a word begins with "▁"; punctuation stands alone.
-    `decode(encode(text))` gives the text back, with runs of blanks made one and characters never seen in training lost.
-    """
-
-    def __init__(self, model) -> None:
-        """Wrap a trained `tokenizers.Tokenizer` that has our special tokens."""
-        found = tuple(model.id_to_token(i) for i in range(len(SPECIAL_TOKENS)))
-        if found != SPECIAL_TOKENS:
-            raise ValueError(f"a tokeniser must begin with {SPECIAL_TOKENS}, got {found}")
-        model.encode_special_tokens = True  # "<end>" typed in a text is text
-        self.model = model
-
-    def __len__(self) -> int:
-        return self.model.get_vocab_size()
-
-    def encode(self, text: str) -> list[int]:
-        """Return the text's ids, without START and END."""
-        return self.encode_all([text])[0]
-
-    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """Return the ids of each text, without START and END."""
-        return [encoding.ids for encoding in self.model.encode_batch_fast(list(texts), add_special_tokens=False)]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text up to END, without START and PADDING."""
-        ids = self._known(ids)
-        ids = ids[: ids.index(END)] if END in ids else ids
-        return self.model.decode([i for i in ids if i not in (PADDING, START)], skip_special_tokens=False)
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the visible piece for each id, special tokens included: labels for a figure's axis."""
-        return [self.model.id_to_token(i) for i in self._known(ids)]
-
-    def _known(self, ids: Sequence[int]) -> list[int]:
-        ids = [int(i) for i in ids]
-        if ids and not 0 <= min(ids) <= max(ids) < len(self):
-            raise ValueError(f"ids must be in 0..{len(self) - 1}, got {min(ids)}..{max(ids)}")
-        return ids
-
-    def save(self, path: str | Path) -> None:
-        """Write the tokeniser as one JSON file, whole or not at all."""
-        files.write_whole(path, self.model.to_str(pretty=False).encode())
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Tokeniser":
-        """Return the tokeniser that `save` wrote.
-
-        Raises:
-            ValueError: the file is not a tokeniser, or not one with our special tokens.
-        """
-        text = Path(path).read_bytes()
-        try:
-            return cls(_library().Tokenizer.from_buffer(text))
-        except Exception as error:
-            raise ValueError(f"{path} must be a tokeniser written by Tokeniser.save, got: {error}") from error
-
-
-def train_tokeniser(lines: Iterable[str], vocabulary_size: int = 8000) -> Tokeniser:
-    """Return a tokeniser whose pieces are learnt from `lines` (for translation: both languages' lines).
-
-    The same lines give the same pieces. With few lines the vocabulary stays smaller than asked for: see `len`.
-
-    Raises:
-        ValueError: there are no lines, or `vocabulary_size` can't hold the special tokens and the lines' characters.
-        ModuleNotFoundError: the `tokenizers` package is missing.
-    """
-    library = _library()
-    model = library.Tokenizer(library.models.BPE(unk_token=SPECIAL_TOKENS[UNKNOWN]))
-    normalizers, splitters = library.normalizers, library.pre_tokenizers
-    one_blank = normalizers.Replace(library.Regex(r"\s+"), " ")
-    model.normalizer = normalizers.Sequence([normalizers.NFC(), one_blank, normalizers.Strip()])
-    model.pre_tokenizer = splitters.Sequence([splitters.Metaspace(), splitters.Punctuation()])
-    model.decoder = library.decoders.Metaspace()
-    trainer = library.trainers.BpeTrainer(
-        vocab_size=vocabulary_size, min_frequency=2, special_tokens=list(SPECIAL_TOKENS), show_progress=False
-    )
-    model.train_from_iterator(lines, trainer)
-    if model.get_vocab_size() == len(SPECIAL_TOKENS):
-        raise ValueError("wanted lines of text to learn a vocabulary from, got none")
-    if model.get_vocab_size() > vocabulary_size:
-        raise ValueError(
-            f"vocabulary_size must hold the special tokens and every character, here {model.get_vocab_size()}, "
-            f"got {vocabulary_size}"
-        )
-    return Tokeniser(model)
-
-
 def encode_pairs(
     pairs: Iterable[tuple[str, str]], tokeniser: Tokeniser, max_length: int = 128
 ) -> list[tuple[list[int], list[int]]]:
@@ -251,13 +170,3 @@ def encode_pairs(
     sources = tokeniser.encode_all(source for source, _ in pairs)
     targets = tokeniser.encode_all(target for _, target in pairs)
     return [(source[:max_length], target[:max_length]) for source, target in zip(sources, targets, strict=True)]
-
-
-def _library():
-    try:
-        import tokenizers
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "the tokeniser needs the package tokenizers: pip install transformer-lib[translation]"
-        ) from error
-    return tokenizers
