@@ -1,0 +1,58 @@
+"""What this book needs of Sphinx beyond its settings: no dead buttons, no outside scripts, an API page that is complete."""
+
+import pkgutil
+from pathlib import Path
+
+import transformer_lib
+
+
+def drop_dead_launch_buttons(app, config) -> None:
+    """Without a repository's address a launch button would lead nowhere, so there is none."""
+    if not config.html_theme_options.get("repository_url"):
+        config.html_theme_options["launch_buttons"] = {}
+
+
+def drop_thebe(app, pagename, templatename, context, doctree) -> None:
+    """Take out the scripts of the live-code service: it is not used, fetches from another host and logs an error a page."""
+    context["script_files"] = [script for script in context.get("script_files", []) if not _is_thebe(script)]
+
+
+def _is_thebe(script) -> bool:
+    body = getattr(script, "attributes", {}).get("body") or ""
+    return "THEBE_JS_URL" in body or "sphinx-thebe" in str(getattr(script, "filename", script))
+
+
+def public_modules() -> list[str]:
+    """Return the names of the library's modules and packages, without those that begin with an underscore."""
+    found = pkgutil.walk_packages(transformer_lib.__path__, "transformer_lib.")
+    return sorted(module.name for module in found if "._" not in module.name)
+
+
+def list_modules(app, docname, source) -> None:
+    """Write one section for each of the library's modules at the end of the API page."""
+    if docname == "book/api":
+        source[0] += "".join(
+            f"\n## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n   :special-members: __call__\n```\n"
+            for name in public_modules()
+        )
+
+
+def keep_colons(app, what, name, obj, options, lines) -> None:
+    """Begin a property's docstring with an empty comment; else napoleon takes what stands before a colon for its type."""
+    if what == "property" and lines:
+        lines[:0] = ["..", ""]
+
+
+def watch_library(app, env, added, changed, removed) -> list[str]:
+    """Have the API page read again at every build: the library may have changed."""
+    return ["book/api"] if "book/api" in env.found_docs and Path(env.doc2path("book/api")).exists() else []
+
+
+def setup(app) -> dict:
+    """Connect the functions above to Sphinx."""
+    app.connect("config-inited", drop_dead_launch_buttons)
+    app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("source-read", list_modules)
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)
+    app.connect("env-get-outdated", watch_library)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
