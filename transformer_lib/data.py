@@ -8,7 +8,17 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from transformer_lib.tokeniser import END, PADDING, SPECIAL_TOKENS, START, UNKNOWN, Tokeniser, train_tokeniser
+from transformer_lib import checks
+from transformer_lib.tokeniser import (
+    END,
+    PADDING,
+    SPECIAL_TOKENS,
+    START,
+    UNKNOWN,
+    Tokeniser,
+    WordTokeniser,
+    train_tokeniser,
+)
 
 __all__ = [
     "END",
@@ -19,6 +29,7 @@ __all__ = [
     "Batch",
     "Pair",
     "Tokeniser",
+    "WordTokeniser",
     "batches",
     "encode_pairs",
     "pad",
@@ -28,7 +39,7 @@ __all__ = [
 Pair = tuple[Sequence[int], Sequence[int]]  # source and target ids, without special tokens
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Sentence pairs of similar length as two padded matrices of ids.
 
@@ -85,20 +96,28 @@ def pad(sentences: Sequence[Sequence[int]]) -> Int[Tensor, "batch position"]:
     """Return the sentences as rows of one matrix, filled up with PADDING on the right.
 
     Raises:
-        ValueError: there is no sentence, all are empty, or an id is negative.
+        ValueError: there is no sentence, all are empty, or an id is negative or PADDING.
         TypeError: an id is not an integer.
     """
     lengths = torch.tensor([len(sentence) for sentence in sentences], dtype=torch.int64)
     if not lengths.sum():
         raise ValueError(f"wanted at least one sentence with a token, got {len(sentences)} sentences without any")
-    ids = torch.tensor(list(chain.from_iterable(sentences)))
-    if ids.dtype != torch.int64:
-        raise TypeError(f"ids must be integers, got {ids.dtype}")
-    if ids.min() < 0:
-        raise ValueError(f"ids must be 0 or more, got {int(ids.min())}")
+    ids = _ids(list(chain.from_iterable(sentences)))
     rows = torch.full((len(lengths), int(lengths.max())), PADDING)
     rows[torch.arange(rows.size(1)) < lengths.unsqueeze(1)] = ids
     return rows
+
+
+def _ids(numbers: list[int]) -> Int[Tensor, "token"]:
+    try:
+        ids = torch.tensor(numbers)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"ids must be integers, got {numbers[0]!r} ({error})") from error
+    if ids.dtype != torch.int64:
+        raise TypeError(f"ids must be integers, got {ids.dtype}")
+    if ids.min() <= PADDING:
+        raise ValueError(f"ids in a sentence must be above {PADDING} (padding), got {int(ids.min())}")
+    return ids
 
 
 def batches(pairs: Sequence[Pair], tokens_per_batch: int, *, generator: torch.Generator | None = None) -> list[Batch]:
@@ -114,6 +133,7 @@ def batches(pairs: Sequence[Pair], tokens_per_batch: int, *, generator: torch.Ge
         ValueError: there are no pairs, a source is empty, or a pair alone exceeds `tokens_per_batch`.
         TypeError: `generator` is not a `torch.Generator`.
     """
+    checks.positive(tokens_per_batch=tokens_per_batch)
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(f"generator must be a torch.Generator or None, got {type(generator).__name__}")
     lengths = _lengths(pairs, tokens_per_batch)
@@ -161,12 +181,16 @@ def _groups(lengths: list[list[int]], order: list[int], tokens_per_batch: int) -
 
 
 def encode_pairs(
-    pairs: Iterable[tuple[str, str]], tokeniser: Tokeniser, max_length: int = 128
-) -> list[tuple[list[int], list[int]]]:
-    """Return each pair's ids, source and target each cut to their first `max_length` tokens; no pair is dropped."""
-    if max_length < 1:
-        raise ValueError(f"max_length must be 1 or more, got {max_length}")
-    pairs = list(pairs)
-    sources = tokeniser.encode_all(source for source, _ in pairs)
-    targets = tokeniser.encode_all(target for _, target in pairs)
-    return [(source[:max_length], target[:max_length]) for source, target in zip(sources, targets, strict=True)]
+    pairs: Iterable[tuple[str, str]], tokeniser: Tokeniser | WordTokeniser, max_length: int = 128
+) -> list[Pair]:
+    """Return each pair's ids; source and target are cut to their first `max_length` tokens, and no pair is dropped.
+
+    Args:
+        max_length: in tokens, START and END not counted: a model needs one position more than this.
+
+    Raises:
+        TypeError: a sentence is not a string, or `max_length` is not an integer.
+        ValueError: `max_length` is below 1.
+    """
+    checks.positive(max_length=max_length)
+    return [(tokeniser.encode(source)[:max_length], tokeniser.encode(target)[:max_length]) for source, target in pairs]

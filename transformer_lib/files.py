@@ -13,7 +13,14 @@ def write_whole(path: str | Path, content: bytes) -> None:
         OSError: the disk is full or the folder can't be written; the old file is kept and no temporary file is left.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_and_rename(path, content)
+    except OSError as error:
+        raise OSError(error.errno, f"{path} could not be written and is as it was: {error.strerror}") from error
+
+
+def _write_and_rename(path: Path, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -29,6 +36,6 @@ def write_whole(path: str | Path, content: bytes) -> None:
 
 
 def _umask() -> int:
-    mask = os.umask(0)
+    mask = os.umask(0o077)  # it can't be read without being set
     os.umask(mask)
     return mask

@@ -5,6 +5,7 @@ Elliott et al. (2016), "Multi30K: Multilingual English-German Image Descriptions
 
 import gzip
 import hashlib
+import http.client
 import os
 import urllib.request
 import zlib
@@ -61,7 +62,11 @@ def available(folder: str | Path | None = None) -> bool:
 
 def _lines(name: str, folder: str | Path | None) -> list[str]:
     path = _found(name, folder)
-    text = _download(name, folder) if path is None else _published(name, path.read_bytes(), str(path))
+    text = (
+        _download(name, folder)
+        if path is None
+        else _published(name, path.read_bytes(), f"{path} (remove it to get it anew)")
+    )
     return [line.strip() for line in text.decode("utf-8").rstrip("\n").split("\n")]
 
 
@@ -94,7 +99,7 @@ def _download(name: str, folder: str | Path | None) -> bytes:
         try:
             with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
                 text = _published(name, answer.read(), url)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             failures.append(f"  {url}: {error}")
             continue
         files.write_whole(_cache(folder) / "multi30k" / f"{name}.gz", gzip.compress(text, mtime=0))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from transformer_lib import files
+from transformer_lib import checks, files
 
 PADDING, START, END, UNKNOWN = range(4)
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unknown>")  # the text at place i belongs to id i
@@ -29,27 +29,19 @@ class Tokeniser:
 
     def encode(self, text: str) -> list[int]:
         """Return the text's ids, without START and END."""
-        return self.encode_all([text])[0]
+        return self.model.encode(_text(text), add_special_tokens=False).ids
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
         """Return the ids of each text, without START and END."""
-        return [encoding.ids for encoding in self.model.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text up to END, without START and PADDING."""
-        ids = self._known(ids)
-        ids = ids[: ids.index(END)] if END in ids else ids
-        return self.model.decode([i for i in ids if i not in (PADDING, START)], skip_special_tokens=False)
+        return self.model.decode(_spoken(_known(ids, len(self))), skip_special_tokens=False)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the visible piece for each id, special tokens included: labels for a figure's axis."""
-        return [self.model.id_to_token(i) for i in self._known(ids)]
-
-    def _known(self, ids: Sequence[int]) -> list[int]:
-        ids = [int(i) for i in ids]
-        if ids and not 0 <= min(ids) <= max(ids) < len(self):
-            raise ValueError(f"ids must be in 0..{len(self) - 1}, got {min(ids)}..{max(ids)}")
-        return ids
+        return [self.model.id_to_token(i) for i in _known(ids, len(self))]
 
     def save(self, path: str | Path) -> None:
         """Write the tokeniser as one JSON file, whole or not at all."""
@@ -62,11 +54,48 @@ class Tokeniser:
         Raises:
             ValueError: the file is not a tokeniser, or not one with our special tokens.
         """
-        text = Path(path).read_bytes()
+        library, content = _library(), Path(path).read_bytes()
         try:
-            return cls(_library().Tokenizer.from_buffer(text))
+            return cls(library.Tokenizer.from_buffer(content))
         except Exception as error:
             raise ValueError(f"{path} must be a tokeniser written by Tokeniser.save, got: {error}") from error
+
+
+class WordTokeniser:
+    """Text to ids of whole words and back, for small languages; used like `Tokeniser`.
+
+    Raises:
+        ValueError: there are no words, or one is empty, holds a blank or is a special token.
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        words = list(dict.fromkeys(words))
+        if not words:
+            raise ValueError("wanted at least one word, got none")
+        for word in words:
+            if word.split() != [word] or word in SPECIAL_TOKENS:
+                raise ValueError(f"a word must be without blanks and not one of {SPECIAL_TOKENS}, got {word!r}")
+        self.words = (*SPECIAL_TOKENS, *words)
+        self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIAL_TOKENS)}
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the id of each word, UNKNOWN for one that is not in the vocabulary, without START and END."""
+        return [self._ids.get(word, UNKNOWN) for word in _text(text).split()]
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """Return the ids of each text, without START and END."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text up to END, without START and PADDING."""
+        return " ".join(self.words[i] for i in _spoken(_known(ids, len(self))))
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return the word for each id, special tokens included: labels for a figure's axis."""
+        return [self.words[i] for i in _known(ids, len(self))]
 
 
 def train_tokeniser(lines: Iterable[str], vocabulary_size: int = 8000) -> Tokeniser:
@@ -75,9 +104,11 @@ def train_tokeniser(lines: Iterable[str], vocabulary_size: int = 8000) -> Tokeni
     The same lines give the same pieces. With few lines the vocabulary stays smaller than asked for: see `len`.
 
     Raises:
+        TypeError: a line is not a string, or `vocabulary_size` is not an integer.
         ValueError: there are no lines, or `vocabulary_size` can't hold the special tokens and the lines' characters.
         ModuleNotFoundError: the `tokenizers` package is missing.
     """
+    checks.positive(vocabulary_size=vocabulary_size)
     library = _library()
     model = library.Tokenizer(library.models.BPE(unk_token=SPECIAL_TOKENS[UNKNOWN]))
     normalizers, splitters = library.normalizers, library.pre_tokenizers
@@ -88,7 +119,7 @@ def train_tokeniser(lines: Iterable[str], vocabulary_size: int = 8000) -> Tokeni
     trainer = library.trainers.BpeTrainer(
         vocab_size=vocabulary_size, min_frequency=2, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
-    model.train_from_iterator(lines, trainer)
+    model.train_from_iterator(map(_text, lines), trainer)
     if model.get_vocab_size() == len(SPECIAL_TOKENS):
         raise ValueError("wanted lines of text to learn a vocabulary from, got none")
     if model.get_vocab_size() > vocabulary_size:
@@ -97,6 +128,25 @@ def train_tokeniser(lines: Iterable[str], vocabulary_size: int = 8000) -> Tokeni
             f"got {vocabulary_size}"
         )
     return Tokeniser(model)
+
+
+def _text(text: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a str, got {type(text).__name__}")
+    return text
+
+
+def _known(ids: Sequence[int], vocabulary: int) -> list[int]:
+    numbers = [int(i) for i in ids]
+    if numbers and not 0 <= min(numbers) <= max(numbers) < vocabulary:
+        raise ValueError(f"ids must be from 0 to {vocabulary - 1}, got ids from {min(numbers)} to {max(numbers)}")
+    return numbers
+
+
+def _spoken(ids: list[int]) -> list[int]:
+    """Return the ids before END that are not START or PADDING."""
+    ids = ids[: ids.index(END)] if END in ids else ids
+    return [i for i in ids if i not in (PADDING, START)]
 
 
 def _library():
