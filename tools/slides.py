@@ -1,0 +1,119 @@
+"""Slides: one deck a chapter, made from the notebook's slide tags; it shows what the committed notebook holds.
+
+A cell is on a slide when its metadata say `slideshow: {slide_type: ...}`: `slide` begins one, `subslide` one below
+it, `fragment` appears at a key press, `-` goes on with the slide, `notes` is for the speaker, `skip` (or nothing) is
+left out. `python -m tools.slides` checks the tags; `--write` writes the decks into the built book, whose own copies
+of reveal.js and MathJax they use: no network is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+from nbconvert import SlidesExporter
+from nbformat import NotebookNode
+from pygments.formatters import HtmlFormatter
+
+from tools import ROOT, cells, report
+
+KINDS = ("slide", "subslide", "fragment", "-", "notes", "skip")
+WIDTH, HEIGHT = 1280, 720
+VENDOR = "book/_static/vendor"
+MATHJAX = "tex-svg.js"
+DECK = Path(__file__).with_name("deck")
+HIDE = {"input": ("remove-input", "hide-input"), "output": ("remove-output",)}  # the book's tags, kept on slides
+
+
+def kind(cell: NotebookNode) -> str:
+    """Return how a cell takes part in the deck; `skip` where it isn't tagged."""
+    return cell.metadata.get("slideshow", {}).get("slide_type", "skip") or "skip"
+
+
+def chapters(root: Path = ROOT) -> list[Path]:
+    """Return the chapter notebooks that have slides."""
+    paths = [path for path in cells.notebooks(root, "notebooks") if cells.chapter(path) is not None]
+    return [path for path in paths if any(kind(cell) != "skip" for cell in cells.read(path).cells)]
+
+
+def problems(root: Path = ROOT) -> list[str]:
+    """Say which slide tag is unknown, stands before the first slide, or puts a speaker's notes on the page."""
+    found: list[str] = []
+    for path in chapters(root):
+        begun = False
+        for number, cell in enumerate(cells.read(path).cells):
+            where = f"{path.relative_to(root)}, cell {number}"
+            begun = begun or kind(cell) == "slide"
+            if kind(cell) not in KINDS:
+                found.append(f"{where}: slide_type must be one of {', '.join(KINDS)}, got {kind(cell)!r}")
+            elif kind(cell) != "skip" and not begun:
+                found.append(f"{where}: the deck must begin with a cell of type slide, got {kind(cell)}")
+            if kind(cell) == "notes" and "remove-cell" not in cells.tags(cell):
+                found.append(f"{where}: notes must carry the tag remove-cell, or the page shows them")
+    return found
+
+
+def deck(path: Path, vendor: str) -> str:
+    """Return a chapter's deck as HTML; `vendor` is where it finds reveal.js and MathJax, relative to itself."""
+    notebook = _shown(cells.read(path))
+    exporter = SlidesExporter(
+        template_name="reveal",
+        template_file="deck.html.j2",
+        extra_template_paths=[str(DECK)],
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+        exclude_anchor_links=True,
+    )
+    style = (DECK / "deck.css").read_text(encoding="utf-8") + HtmlFormatter().get_style_defs(".highlight")
+    settings = {"title": _title(notebook, path), "style": style, "vendor": vendor, "mathjax": MATHJAX}
+    page = {"chapter": f"../notebooks/{path.stem}.html", "width": WIDTH, "height": HEIGHT}
+    return exporter.from_notebook_node(notebook, resources={"deck": settings | page})[0]
+
+
+def _shown(notebook: NotebookNode) -> NotebookNode:
+    """Return the notebook with each cell's part in the deck written out, and hidden inputs and outputs left out."""
+    for cell in notebook.cells:
+        cell.metadata["slideshow"] = nbformat.from_dict({"slide_type": kind(cell)})
+        if cell.cell_type == "code" and set(HIDE["input"]) & set(cells.tags(cell)):
+            cell.metadata["transient"] = nbformat.from_dict({"remove_source": True})
+        if cell.cell_type == "code" and set(HIDE["output"]) & set(cells.tags(cell)):
+            cell.outputs = []
+    notebook.cells = [cell for cell in notebook.cells if kind(cell) != "skip"]
+    return notebook
+
+
+def _title(notebook: NotebookNode, path: Path) -> str:
+    lines = (line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines())
+    return next((line.lstrip("# ") for line in lines if line.startswith("# ")), path.stem)
+
+
+def write(built: Path, root: Path = ROOT) -> list[Path]:
+    """Write each deck to `slides/NN.html` in the built book, with the scripts it needs; return the decks."""
+    vendor = built / "_static" / "vendor"
+    for name in ("reveal", "mathjax"):
+        shutil.copytree(root / VENDOR / name, vendor / name, dirs_exist_ok=True)
+    decks: list[Path] = []
+    for path in chapters(root):
+        decks.append(built / "slides" / f"{cells.chapter(path):02d}.html")
+        cells.write_text(decks[-1], deck(path, "../_static/vendor"))
+    return decks
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Check the slide tags; write the decks where `--write` asks for them."""
+    parser = argparse.ArgumentParser(prog="python -m tools.slides", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the decks into the built book")
+    parser.add_argument("--into", type=Path, default=root / "_build" / "html", help="the built book's folder")
+    options = parser.parse_args(arguments)
+    found = problems(root)
+    if options.write and not found:
+        for path in write(options.into, root):
+            print(path)
+    return report(found, "edit the notebook's slide tags, then: make slides")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
