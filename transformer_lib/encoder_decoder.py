@@ -61,7 +61,7 @@ class DecoderLayer(nn.Module):
         memory: Float[Tensor, "batch source d_model"],
         mask: Bool[Tensor, "..."] | None = None,
         memory_mask: Bool[Tensor, "..."] | None = None,
-        caches: tuple[KeyValueCache, KeyValueCache] = (None, None),
+        caches: tuple[KeyValueCache | None, KeyValueCache | None] = (None, None),
     ) -> Float[Tensor, "batch target d_model"]:
         """Return the target's vectors after one layer.
 
