@@ -84,6 +84,7 @@ def chapter() -> NotebookNode:
         new_code_cell("assert doubled(2.0) == 4.0", outputs=[figure()]),
         new_markdown_cell(CAPTION),
         new_markdown_cell("Say it slowly.", metadata={"slideshow": {"slide_type": "notes"}, "tags": ["remove-cell"]}),
+        new_code_cell("assert halved(2.0) == 1.0"),
     ]
     code = [cell for cell in parts if cell.cell_type == "code"]
     for count, cell in enumerate(code, start=1):

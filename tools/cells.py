@@ -107,14 +107,15 @@ def tree(source: str) -> ast.Module:
 
 
 def code_lines(source: str) -> int:
-    """Count the lines that hold code: no blank lines, comments or docstrings."""
+    """Count the lines that hold code: no blank lines, comments or docstrings; SyntaxError if it isn't Python."""
     text = python(source)
+    module = ast.parse(text)
     lines: set[int] = set()
     skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in skipped:
             lines.update(range(token.start[0], token.end[0] + 1))
-    return len(lines - _docstring_lines(ast.parse(text)))
+    return len(lines - _docstring_lines(module))
 
 
 def _docstring_lines(module: ast.Module) -> set[int]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 
 from tools import ROOT, cells, hygiene, outputs, report
@@ -63,7 +64,7 @@ def write(paths: list[Path], root: Path, keep: bool) -> list[str]:
         try:
             notebook, seconds, peak = run(path)
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-            failures.append(f"{name}: left as it was, since it doesn't run to its end:\n{error}")
+            failures.append(f"{name}: left as it was, since it doesn't run to its end:\n{strip_ansi(str(error))}")
             continue
         changed = keep and cells.write(notebook, path)
         print(f"{name}: {seconds:.1f} s, {peak / 2**20:,.0f} MiB{', outputs changed' if changed else ''}", flush=True)
