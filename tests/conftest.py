@@ -75,6 +75,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs a GPU where there is none."""
+    if not torch.cuda.is_available():
+        without = [item for item in items if item.get_closest_marker("cuda")]
+        items[:] = [item for item in items if item not in without]
+        config.hook.pytest_deselected(items=without)
+
+
 @pytest.fixture(autouse=True)
 def same_numbers_each_time() -> None:
     """Seed torch before each test, so that one can be run alone."""

@@ -18,6 +18,20 @@ def positive(**sizes: int) -> None:
             raise ValueError(f"{name} must be at least 1, got {size}")
 
 
+def not_negative(**numbers: int) -> None:
+    """Demand integers of at least 0.
+
+    Raises:
+        TypeError: one is not an integer.
+        ValueError: one is negative.
+    """
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"{name} must be an int of at least 0, got {number!r} of type {type(number).__name__}")
+        if number < 0:
+            raise ValueError(f"{name} must be at least 0, got {number}")
+
+
 def probability(**rates: float) -> None:
     """Demand numbers from 0 up to, but not including, 1.
 
@@ -136,9 +150,35 @@ def tokens(limit: int | None = None, **named: Tensor) -> None:
             )
 
 
+def rows(numbers: Tensor, count: int | None) -> None:
+    """Demand numbers of rows [row]: integers from 0 up to the count, or without a limit if that is None.
+
+    Raises:
+        TypeError: they are not an integer tensor.
+        ValueError: they are not of one dimension, or one is outside the range.
+    """
+    if not isinstance(numbers, Tensor) or numbers.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"rows must be a tensor of integers, got {getattr(numbers, 'dtype', type(numbers).__name__)}")
+    if numbers.dim() != 1 or numbers.numel() == 0:
+        raise ValueError(f"rows must have shape [row] and not be empty, got {shape(numbers)}")
+    if count is not None and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
+        raise ValueError(f"rows must lie between 0 and {count - 1}, got {numbers.tolist()}")
+
+
 def shape(tensor: Tensor) -> list[int]:
     """Return the shape as a list, which prints shortly."""
     return list(tensor.shape)
+
+
+def instance(kind: type, **named: object) -> None:
+    """Demand objects of one class.
+
+    Raises:
+        TypeError: one is of another.
+    """
+    for name, thing in named.items():
+        if not isinstance(thing, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, got {type(thing).__name__}")
 
 
 def one_of(choices: tuple[str, ...], **named: str) -> None:

@@ -79,6 +79,7 @@ class Encoder(nn.Module):
     """A stack of encoder layers; with pre-norm a last LayerNorm follows, since none has seen the final sum.
 
     Raises:
+        TypeError: a layer is of another kind.
         ValueError: no layer is given.
     """
 
@@ -100,6 +101,7 @@ class Decoder(nn.Module):
     """A stack of decoder layers, which all read the same memory; with pre-norm a last LayerNorm follows.
 
     Raises:
+        TypeError: a layer is of another kind.
         ValueError: no layer is given.
     """
 
@@ -120,8 +122,14 @@ class Decoder(nn.Module):
 
         Args:
             caches: one pair for each layer, from `new_caches`; None while training.
+
+        Raises:
+            ValueError: there are more or fewer pairs of caches than layers.
         """
-        for layer, pair in zip(self.layers, caches or [(None, None)] * len(self.layers), strict=True):
+        pairs = [(None, None)] * len(self.layers) if caches is None else caches
+        if len(pairs) != len(self.layers):
+            raise ValueError(f"wanted one pair of caches for each of {len(self.layers)} layers, got {len(pairs)}")
+        for layer, pair in zip(self.layers, pairs, strict=True):
             x = layer(x, memory, mask, memory_mask, pair)
         return self.norm(x)
 
@@ -131,8 +139,16 @@ class Decoder(nn.Module):
 
 
 def last_norm(stack: nn.ModuleList) -> nn.Module:
-    """Return the norm that a stack ends with: a LayerNorm after pre-norm layers, nothing after post-norm ones."""
+    """Return the norm that a stack ends with: a LayerNorm after pre-norm layers, nothing after post-norm ones.
+
+    Raises:
+        TypeError: a layer has no residual connections.
+        ValueError: there is no layer.
+    """
     if not len(stack):
         raise ValueError("a stack needs at least one layer, got none")
+    for layer in stack:
+        if not hasattr(layer, "residuals"):
+            raise TypeError(f"a stack must be made of encoder or decoder layers, got {type(layer).__name__}")
     residual = stack[-1].residuals[-1]
     return nn.LayerNorm(residual.norm.normalized_shape) if residual.norm_first else nn.Identity()

@@ -58,6 +58,7 @@ class Residual(nn.Module):
         self, x: Float[Tensor, "batch position d_model"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "batch position d_model"]:
         """Return `x` with the sub-layer's contribution added."""
+        checks.last_size(self.norm.normalized_shape[0], x=x)
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))

@@ -36,8 +36,5 @@ def causal_mask(length: int, past: int = 0) -> Bool[Tensor, "query key"]:
         ValueError: `length` is below 1, or `past` is negative.
     """
     checks.positive(length=length)
-    if isinstance(past, bool) or not isinstance(past, int):
-        raise TypeError(f"past must be an int of at least 0, got {past!r}")
-    if past < 0:
-        raise ValueError(f"past must be at least 0, got {past}")
+    checks.not_negative(past=past)
     return torch.ones(length, past + length, dtype=torch.bool).tril(diagonal=past)

@@ -54,7 +54,8 @@ class TransformerConfig:
         checks.one_of(POSITIONS, positions=self.positions)
         if self.d_model % self.heads:
             raise ValueError(f"heads must divide d_model, got d_model = {self.d_model} and heads = {self.heads}")
-        if not 0 <= self.padding < self.vocabulary:
+        checks.not_negative(padding=self.padding)
+        if self.padding >= self.vocabulary:
             raise ValueError(f"padding must be an id from 0 to {self.vocabulary - 1}, got {self.padding}")
 
 
@@ -68,6 +69,7 @@ class Embedding(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
+        checks.instance(TransformerConfig, config=config)
         self.config = config
         self.table = nn.Parameter(nn.init.normal_(Tensor(config.vocabulary, config.d_model), std=config.d_model**-0.5))
         self.dropout = nn.Dropout(config.dropout)
@@ -78,7 +80,14 @@ class Embedding(nn.Module):
             self.register_buffer("sinusoids", sinusoids, persistent=False)
 
     def forward(self, tokens: Int[Tensor, "batch position"], first: int = 0) -> Float[Tensor, "batch position d_model"]:
-        """Return the vectors of the tokens, which stand at positions `first`, `first` + 1, ..."""
+        """Return the vectors of the tokens, which stand at positions `first`, `first` + 1, ...
+
+        Raises:
+            TypeError: the tokens are not integers.
+            ValueError: the sequence is longer than `max_length`, empty, or holds an id outside the vocabulary.
+        """
+        checks.not_negative(first=first)
+        checks.tokens(self.config.vocabulary, tokens=tokens)
         length, longest = tokens.size(1), self.config.max_length
         if first + length > longest:
             raise ValueError(f"the model has {longest} positions (max_length), got a sequence of {first + length}")
@@ -89,6 +98,7 @@ class Embedding(nn.Module):
 
     def logits(self, x: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch position vocabulary"]:
         """Return a score for each token of the vocabulary: the product of `x` with each token's vector."""
+        checks.last_size(self.config.d_model, x=x)
         return x @ self.table.T
 
 
@@ -97,10 +107,14 @@ class Transformer(nn.Module):
 
     Vaswani et al. (2017), Figure 1; all three uses of the embedding share one table (section 3.4), so source and
     target share one vocabulary. Weight matrices start from Glorot & Bengio's (2010) uniform distribution.
+
+    Raises:
+        TypeError: `config` is something else, such as a dictionary.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
+        checks.instance(TransformerConfig, config=config)
         self.config = config
         self.encoder = encoder_decoder.Encoder(list(self._layers(encoder_decoder.EncoderLayer)))
         self.decoder = encoder_decoder.Decoder(list(self._layers(encoder_decoder.DecoderLayer)))
@@ -143,7 +157,7 @@ class Transformer(nn.Module):
             caches: from `decoder.new_caches()`; then `target` holds only the tokens that are new since the last call.
         """
         checks.tokens(self.config.vocabulary, target=target)
-        first = 0 if caches is None else caches[0][0].first
+        first = caches[0][0].first if caches else 0
         mask = masks.causal_mask(target.size(1), first).to(target.device)
         memory_mask = masks.padding_mask(source, self.config.padding)
         return self.decoder(self.embedding(target, first), memory, mask, memory_mask, caches)

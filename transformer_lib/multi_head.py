@@ -14,7 +14,7 @@ The interface of this floor, which every later chapter relies on:
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transformer_lib import attention, checks
@@ -27,9 +27,11 @@ def split_heads(x: Float[Tensor, "batch position d_model"], heads: int) -> Float
     """Cut each vector into `heads` pieces of d_k = d_model / heads and move the heads before the positions.
 
     Raises:
-        ValueError: `heads` doesn't divide the width of `x`.
+        TypeError: `x` is not a tensor of floating point, or `heads` not an integer.
+        ValueError: `heads` doesn't divide the width of `x`, or `x` has another number of dimensions.
     """
     checks.positive(heads=heads)
+    checks.tensors(3, x=x)
     if x.dim() != 3 or x.size(-1) % heads:
         raise ValueError(
             f"x must have shape [batch position d_model] with heads = {heads} dividing d_model, got {checks.shape(x)}"
@@ -38,7 +40,13 @@ def split_heads(x: Float[Tensor, "batch position d_model"], heads: int) -> Float
 
 
 def merge_heads(x: Float[Tensor, "batch heads position d_k"]) -> Float[Tensor, "batch position d_model"]:
-    """Put the heads' pieces side by side again: the inverse of `split_heads`."""
+    """Put the heads' pieces side by side again: the inverse of `split_heads`.
+
+    Raises:
+        TypeError: `x` is not a tensor of floating point.
+        ValueError: `x` has another number of dimensions.
+    """
+    checks.tensors(4, x=x)
     if x.dim() != 4:
         raise ValueError(f"x must have shape [batch heads position d_k], got {checks.shape(x)}")
     return x.transpose(1, 2).flatten(start_dim=2)
@@ -55,15 +63,30 @@ class KeyValueCache:
     def __call__(
         self, memory: Tensor, project: Callable[[Tensor, int], tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
-        """Project the new positions only; return the keys and values of all of them."""
+        """Project the new positions only; return the keys and values of all of them.
+
+        Raises:
+            ValueError: the batch or the heads are not those of the calls before.
+        """
         key, value = project(memory, self.first)
         if self.key is not None:
+            if key.shape[:2] != self.key.shape[:2]:
+                wanted, got = list(self.key.shape[:2]), list(key.shape[:2])
+                raise ValueError(
+                    f"the cache holds keys of [batch heads] = {wanted}, got {got}: a new batch needs its own"
+                )
             key, value = torch.cat([self.key, key], dim=2), torch.cat([self.value, value], dim=2)
         self.key, self.value = key, value
         return key, value
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order: what beam search does after each step."""
+    def select(self, rows: Int[Tensor, " row"]) -> None:
+        """Keep these rows of the batch, in this order: what beam search does after each step.
+
+        Raises:
+            TypeError: the rows are not a tensor of integers.
+            ValueError: one is not a row of the batch.
+        """
+        checks.rows(rows, None if self.key is None else len(self.key))
         if self.key is not None:
             self.key, self.value = self.key[rows], self.value[rows]
 

@@ -50,10 +50,12 @@ class LearnedPositions(nn.Module):
         """Return the vectors of the positions from `first` to `first` + `length` - 1.
 
         Raises:
-            ValueError: the table ends before the last of them.
+            TypeError: a number is not an integer.
+            ValueError: the table ends before the last of them, `length` is below 1, or `first` is negative.
         """
         checks.positive(length=length)
-        if first < 0 or first + length > len(self.table):
+        checks.not_negative(first=first)
+        if first + length > len(self.table):
             raise ValueError(
                 f"positions must lie between 0 and {len(self.table) - 1} (max_length {len(self.table)}), "
                 f"got {first} to {first + length - 1}"
