@@ -1,17 +1,18 @@
 """Checkpoints: the state of a training run in one file that is whole or as it was (chapter 07)."""
 
 import io
-import os
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from transformer_lib import files
+from transformer_lib import checks, files
 
 FORMAT = "transformer_lib checkpoint 1"
+PARTS = {"format", "model", "optimizer", "step", "random", "extra"}
 
 
 def save_checkpoint(
@@ -25,7 +26,11 @@ def save_checkpoint(
 
     Raises:
         OSError: the disk is full or the folder can't be written; the old file is kept.
+        TypeError: `extra` holds something else, which could not be read back, or `step` is not an integer.
+        ValueError: `step` is negative.
     """
+    checks.not_negative(step=step)
+    _readable(extra)
     state = {"format": FORMAT, "model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
     state |= {"random": torch.get_rng_state(), "extra": extra}
     buffer = io.BytesIO()
@@ -45,32 +50,56 @@ def load_checkpoint(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is cut short, foreign, or of a model with other sizes.
+        ValueError: it is cut short, damaged, foreign, or of a model or optimiser with other sizes.
     """
+    checks.instance(nn.Module, model=model)
     state = _read(path)
     wanted, got = _shapes(model.state_dict()), _shapes(state["model"])
     if wanted != got:
         raise ValueError(f"{path} must fit the model, but {_first_difference(wanted, got)}")
-    model.load_state_dict(state["model"])
     if optimizer is not None:
+        wanted_groups, got_groups = _group_sizes(optimizer.state_dict()), _group_sizes(state["optimizer"])
+        if wanted_groups != got_groups:
+            raise ValueError(f"{path} must fit the optimiser's groups of {wanted_groups} parameters, got {got_groups}")
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
+    model.load_state_dict(state["model"])
     return state["step"], state["extra"]
 
 
-def _read(path: str | Path) -> dict[str, Any]:
+def _readable(extra: dict[str, Any]) -> None:
+    buffer = io.BytesIO()
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError, KeyError, ValueError) as error:
-        size = os.path.getsize(path)
-        raise ValueError(f"{path} must be a checkpoint, got a file of {size} bytes that can't be read") from error
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        torch.save(extra, buffer)
+        buffer.seek(0)
+        torch.load(buffer, weights_only=True)
+    except (pickle.UnpicklingError, pickle.PicklingError, AttributeError, TypeError) as error:
+        kinds = {name: type(value).__name__ for name, value in extra.items()}
+        raise TypeError(f"extra must hold numbers, strings, lists and dictionaries of them, got {kinds}") from error
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    content = Path(path).read_bytes()
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            damaged = archive.testzip()  # torch.load doesn't compare the sums that torch.save wrote
+        if damaged:
+            raise zipfile.BadZipFile(f"{damaged} is damaged")
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # what a damaged or foreign file raises depends on where it is damaged
+        got = f"a file of {len(content)} bytes that can't be read ({error})"
+        raise ValueError(f"{path} must be a checkpoint written by save_checkpoint, got {got}") from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT or not state.keys() >= PARTS:
         raise ValueError(f"{path} must be a checkpoint written by save_checkpoint, got another kind of file")
     return state
 
 
 def _shapes(state: dict[str, torch.Tensor]) -> dict[str, list[int]]:
     return {name: list(tensor.shape) for name, tensor in state.items()}
+
+
+def _group_sizes(state: dict[str, Any]) -> list[int]:
+    return [len(group["params"]) for group in state["param_groups"]]
 
 
 def _first_difference(wanted: dict[str, list[int]], got: dict[str, list[int]]) -> str:

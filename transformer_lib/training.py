@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from transformer_lib import checks
 from transformer_lib.data import PADDING, Batch
 
+PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
+
 
 def noam_rate(step: int, d_model: int, warmup: int, factor: float = 1.0) -> float:
     """Return the learning rate at a step: a linear rise for `warmup` steps, then a fall with 1 / sqrt(step).
@@ -21,9 +23,12 @@ def noam_rate(step: int, d_model: int, warmup: int, factor: float = 1.0) -> floa
         step: counted from 1.
 
     Raises:
+        TypeError: a size is not an integer, or `factor` not a number.
         ValueError: a size is below 1, or `factor` is not above 0.
     """
     checks.positive(step=step, d_model=d_model, warmup=warmup)
+    if isinstance(factor, bool) or not isinstance(factor, int | float):
+        raise TypeError(f"factor must be a number above 0, got {factor!r} of type {type(factor).__name__}")
     if not factor > 0:
         raise ValueError(f"factor must be above 0, got {factor}")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
@@ -33,6 +38,7 @@ def linear_tail(step: int, steps: int, tail: int) -> float:
     """Return what to multiply the learning rate by so that it falls to 0 over the last `tail` of `steps` steps.
 
     Raises:
+        TypeError: a number is not an integer.
         ValueError: `step` or `tail` is not between 1 and `steps`.
     """
     checks.positive(step=step, steps=steps, tail=tail)
@@ -53,10 +59,12 @@ def smoothed_loss(
     Szegedy et al. (2016); Vaswani et al. (2017), section 5.4.
 
     Raises:
-        TypeError: the labels are not integers.
+        TypeError: the logits are not of floating point, or the labels or `padding` not integers.
         ValueError: every label is padding, a label is outside the vocabulary, or shapes or `smoothing` don't fit.
     """
     checks.probability(smoothing=smoothing)
+    checks.not_negative(padding=padding)
+    checks.tensors(3, logits=logits)
     checks.tokens(logits.size(-1), labels=labels)
     if logits.shape[:-1] != labels.shape:
         raise ValueError(f"logits must have one row per label, got {checks.shape(logits)} and {checks.shape(labels)}")
@@ -64,13 +72,19 @@ def smoothed_loss(
     if not real.any():
         raise ValueError(f"at least one label must not be padding ({padding}), got {labels.numel()} that are")
     log_probability = logits[real].log_softmax(dim=-1)
-    of_label = log_probability.gather(-1, labels[real].unsqueeze(-1)).squeeze(-1)
+    of_label = log_probability.gather(-1, labels[real].long().unsqueeze(-1)).squeeze(-1)
     of_any = log_probability.mean(dim=-1)
     return -((1 - smoothing) * of_label + smoothing * of_any).mean()
 
 
 def translation_loss(model: nn.Module, batch: Batch, smoothing: float = 0.1) -> Float[Tensor, ""]:
-    """Return the model's smoothed loss on a batch, in nats per target token, teacher forcing."""
+    """Return the model's smoothed loss on a batch, in nats per target token, teacher forcing.
+
+    Raises:
+        TypeError: `batch` is not a `Batch`.
+        ValueError: `smoothing` is not in [0, 1).
+    """
+    checks.instance(Batch, batch=batch)
     return smoothed_loss(model(batch.source, batch.target_input), batch.labels, smoothing)
 
 
@@ -91,10 +105,12 @@ def train(
         first: number of the first step, above 1 when training goes on from a checkpoint.
 
     Raises:
-        ValueError: the loss is not finite; the parameters are as before that step.
+        TypeError: `first` is not an integer.
+        ValueError: the loss is not finite; the parameters are as before that step. Or `first` is below 1.
     """
-    model.train()
+    checks.positive(first=first)
     for step, batch in enumerate(batches, start=first):
+        model.train()  # each time: whoever takes the losses may evaluate between two of them
         for group in optimizer.param_groups:
             group["lr"] = rate(step)
         optimizer.zero_grad(set_to_none=True)
@@ -111,14 +127,20 @@ def train(
 def evaluate(model: nn.Module, batches: Iterable[Batch], smoothing: float = 0.0) -> float:
     """Return the mean loss over all batches' real target tokens, in nats per token, in evaluation mode.
 
+    Afterwards the model is in the mode that it was in.
+
     Raises:
+        TypeError: one is not a `Batch`.
         ValueError: there is no batch.
     """
+    was_training, total, tokens = model.training, 0.0, 0
     model.eval()
-    total = tokens = 0
-    for batch in batches:
-        total += translation_loss(model, batch, smoothing).item() * batch.target_tokens
-        tokens += batch.target_tokens
+    try:
+        for batch in batches:
+            total += translation_loss(model, batch, smoothing).item() * batch.target_tokens
+            tokens += batch.target_tokens
+    finally:
+        model.train(was_training)
     if not tokens:
         raise ValueError("evaluate needs at least one batch, got none")
     return total / tokens
@@ -129,8 +151,11 @@ def best_precision(device: torch.device | str) -> torch.dtype:
 
     On a GPU without native bfloat16 (before Ampere) it is float16, which needs `torch.amp.GradScaler`;
     on a CPU without it, float32.
+
+    Raises:
+        ValueError: torch knows no such device.
     """
-    device = torch.device(device)
+    device = _device(device)
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.get_device_capability(device)[0] >= 8 else torch.float16
     if device.type == "cpu" and any(_cpu_has(name) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")):
@@ -138,10 +163,23 @@ def best_precision(device: torch.device | str) -> torch.dtype:
     return torch.float32
 
 
+def _device(device: torch.device | str) -> torch.device:
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device must be one that torch knows, such as 'cpu' or 'cuda', got {device!r}") from error
+
+
 def _cpu_has(name: str) -> bool:
     return bool(getattr(torch.cpu, name, lambda: False)())  # private to torch: absent in some versions
 
 
 def autocast(device: torch.device | str, precision: torch.dtype) -> contextlib.AbstractContextManager:
-    """Return a context in which matrix products run in `precision`; float32 changes nothing."""
-    return torch.autocast(torch.device(device).type, precision, enabled=precision != torch.float32)
+    """Return a context in which matrix products run in `precision`; float32 changes nothing.
+
+    Raises:
+        ValueError: `precision` is not float32, bfloat16 or float16, or torch knows no such device.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(map(str, PRECISIONS))}, got {precision!r}")
+    return torch.autocast(_device(device).type, precision, enabled=precision != torch.float32)
