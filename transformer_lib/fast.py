@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transformer_lib import attention, checks
@@ -18,8 +18,22 @@ from transformer_lib.data import PADDING, Batch
 FUSED_FROM = 512  # keys: on a CPU fused attention's backward is slower below about this length
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return what `attention.attend` returns, by torch's fused kernel where that one is faster."""
+def attend(
+    query: Float[Tensor, "*batch query d_k"],
+    key: Float[Tensor, "*batch key d_k"],
+    value: Float[Tensor, "*batch key d_v"],
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*batch query d_v"]:
+    """Return what `attention.attend` returns, by torch's fused kernel where that one is faster.
+
+    Raises:
+        TypeError: the mask is not boolean: torch would add one of floating point to the scores.
+        ValueError: shapes don't fit together.
+    """
+    checks.same_size("d_k", query=query, key=key)
+    checks.one_value_per_key(key, value)
+    if mask is not None:
+        checks.mask_fits(mask, torch.Size([*query.shape[:-1], key.size(-2)]))
     if query.device.type == "cpu" and key.size(-2) < FUSED_FROM:
         scores = query @ key.transpose(-2, -1) * query.size(-1) ** -0.5
         if mask is None:
@@ -32,12 +46,18 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
-def dropout(x: Tensor, probability: float) -> Tensor:
-    """Drop elements with one random byte each: the probability is rounded to the nearest 256th.
+def dropout(x: Float[Tensor, "..."], probability: float) -> Float[Tensor, "..."]:
+    """Drop elements with one random byte each: the probability is rounded to the nearest 256th below 1.
 
     What is kept is scaled by the exact inverse of the rounded probability, so that the mean stays.
+
+    Raises:
+        TypeError: `x` is not a tensor of floating point, or `probability` not a number.
+        ValueError: `probability` is not in [0, 1).
     """
-    threshold = round(probability * 256)
+    checks.tensors(0, x=x)
+    checks.probability(probability=probability)
+    threshold = min(round(probability * 256), 255)
     if threshold == 0:
         return x
     words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device).random_(-(2**63), None)
@@ -84,12 +104,29 @@ def linear_loss(
 
     Args:
         chunk: rows of logits held at a time.
+
+    Raises:
+        TypeError: a dtype is wrong, or `chunk` is not an integer.
+        ValueError: shapes don't fit together, a label is outside the vocabulary, or a number is out of range.
     """
+    checks.probability(smoothing=smoothing)
+    checks.positive(chunk=chunk)
+    checks.tensors(2, x=x, table=table)
+    checks.last_size(x.size(-1), table=table)
+    checks.tokens(len(table), labels=labels[None])
+    if x.shape[:-1] != labels.shape:
+        raise ValueError(f"x must have one row per label, got {checks.shape(x)} and {checks.shape(labels)}")
     return _LinearLoss.apply(x, table, labels, smoothing, chunk)
 
 
 def translation_loss(model: nn.Module, batch: Batch, smoothing: float = 0.1) -> Float[Tensor, ""]:
-    """Return what `training.translation_loss` returns, computing logits for real tokens only, in chunks."""
+    """Return what `training.translation_loss` returns, computing logits for real tokens only, in chunks.
+
+    Raises:
+        TypeError: `batch` is not a `Batch`.
+        ValueError: every label is padding, or `smoothing` is not in [0, 1).
+    """
+    checks.instance(Batch, batch=batch)
     vectors = model.decode(batch.target_input, model.encode(batch.source), batch.source)
     real = batch.labels != PADDING
     if not real.any():
@@ -99,10 +136,19 @@ def translation_loss(model: nn.Module, batch: Batch, smoothing: float = 0.1) -> 
 
 @contextmanager
 def enabled() -> Iterator[None]:
-    """Let the library use the fast forms inside a `with` block."""
+    """Let the library use the fast forms inside a `with` block.
+
+    Attention stays as it is where a piece of it has been replaced (`exercises.use`), which the fast form would pass by.
+    """
     clear_attend, clear_dropout = attention.attend, nn.Dropout.forward
-    attention.attend = attend
-    nn.Dropout.forward = lambda module, x: dropout(x, module.p) if module.training else x
+    pieces = (attention.attend, attention.attention_weights, attention.attention_scores, attention.masked_softmax)
+    if all(piece.__module__ == attention.__name__ for piece in pieces):
+        attention.attend = attend
+
+    def forward(module: nn.Dropout, x: Tensor) -> Tensor:
+        return dropout(x, module.p) if module.training and module.p < 1 else clear_dropout(module, x)
+
+    nn.Dropout.forward = forward
     try:
         yield
     finally:
