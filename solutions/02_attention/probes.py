@@ -1,0 +1,811 @@
+"""What chapter 02's answers are compared with: inputs, references, and the wrong answers that people give.
+
+None of this code ships: `python -m tools.exercise_data --write` turns it into values in
+`transformer_lib/exercise_data/`. A grader imports it and uses other seeds.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
+
+
+def _draw(generator: torch.Generator, *shape: int, mean: float = 0.0) -> Tensor:
+    """Return normal numbers with two decimals, so that what is stored is exactly what was used."""
+    return ((torch.randn(shape, generator=generator) + mean) * 100).round() / 100
+
+
+# 2.1 attention weights
+
+
+def weights_cases(seed: int) -> list[Case]:
+    """Return queries and keys: fewer, more and as many; with and without masks; one query that may see nothing."""
+    g = torch.Generator().manual_seed(seed)
+    real = torch.tensor([[True] * 3 + [False], [True, True, False, False]])[:, None, None, :]
+    causal = torch.ones(4, 4, dtype=torch.bool).tril()
+    nothing = torch.tensor([[True, False, True], [False, False, False]])
+    near = _draw(g, 1, 4)
+    rows = torch.cat([near, near + 0.01, near - 0.02])
+    return [
+        Case("small", {"query": _draw(g, 2, 4, mean=0.5), "key": _draw(g, 3, 4, mean=0.3)}),
+        Case("batch and heads", {"query": _draw(g, 2, 3, 2, 8, mean=0.2), "key": _draw(g, 2, 3, 4, 8, mean=0.4)}),
+        Case("padding mask", {"query": _draw(g, 2, 2, 3, 6), "key": _draw(g, 2, 2, 4, 6, mean=0.3), "mask": real}),
+        Case("causal mask", {"query": _draw(g, 2, 4, 5), "key": _draw(g, 2, 4, 5, mean=0.3), "mask": causal}),
+        Case("nothing allowed", {"query": _draw(g, 2, 6), "key": _draw(g, 3, 6), "mask": nothing}),
+        Case("large scores", {"query": (near.sign() + 0.5) * 100, "key": near.sign() * 2 + rows - near}),
+    ]
+
+
+def weights(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the right weights, straight from equation 1."""
+    return _masked_softmax(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), mask)
+
+
+def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return scores.softmax(dim=-1)
+    return scores.masked_fill(~mask, -math.inf).softmax(dim=-1).masked_fill(~mask, 0.0)
+
+
+def weights_by_loop(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the right weights in float64, one number at a time."""
+    batch, (n, m) = query.shape[:-2], (query.size(-2), key.size(-2))
+    allowed = torch.ones(*batch, n, m, dtype=torch.bool) if mask is None else mask.expand(*batch, n, m)
+    queries, keys = query.double().reshape(-1, n, query.size(-1)), key.double().reshape(-1, m, key.size(-1))
+    allowed = allowed.reshape(-1, n, m)
+    result = torch.zeros(len(queries), n, m, dtype=torch.float64)
+    for b, i in ((b, i) for b in range(len(queries)) for i in range(n)):
+        seen = [j for j in range(m) if allowed[b, i, j]]
+        scores = [float(queries[b, i] @ keys[b, j]) / query.size(-1) ** 0.5 for j in seen]
+        powers = [math.exp(score - max(scores)) for score in scores]
+        for j, power in zip(seen, powers, strict=True):
+            result[b, i, j] = power / sum(powers)
+    return result.reshape(*batch, n, m)
+
+
+def weights_by_einsum(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the right weights by einsum, the mask added, in memory that isn't contiguous."""
+    scores = torch.einsum("...qd,...kd->...kq", query / query.shape[-1] ** 0.5, key)
+    if mask is not None:
+        scores = scores + torch.zeros(mask.shape).masked_fill(~mask, -math.inf).transpose(-2, -1)
+    powers = (scores - scores.amax(dim=-2, keepdim=True).clamp(min=-1e30)).exp()
+    return (powers / powers.sum(dim=-2, keepdim=True).clamp(min=1e-30)).transpose(-2, -1)
+
+
+def weights_renormalised(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the right weights: mask after the softmax, but rows brought back to 1."""
+    result = (query @ key.mT / math.sqrt(query.size(-1))).softmax(dim=-1)
+    if mask is None:
+        return result
+    return result * mask / (result * mask).sum(dim=-1, keepdim=True).clamp(min=1e-12)
+
+
+def _scaled(factor: Callable[[Tensor, Tensor], float]) -> Callable[..., Tensor]:
+    """Return weights whose scores are q . k times a wrong factor."""
+    return lambda query, key, mask=None: _masked_softmax(query @ key.transpose(-2, -1) * factor(query, key), mask)
+
+
+def _scores_first(finish: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[..., Tensor]:
+    """Return weights with right scores and a wrong rest."""
+    return lambda query, key, mask=None: finish(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), mask)
+
+
+def _exp_without_max(scores: Tensor, mask: Tensor | None) -> Tensor:
+    powers = scores.exp() if mask is None else scores.exp() * mask
+    sums = powers.sum(dim=-1, keepdim=True)
+    return powers / sums.masked_fill(sums == 0, 1.0)
+
+
+WEIGHTS_WRONG = [
+    Mistake(
+        "softmax over the queries",
+        "The softmax runs over the queries' axis, so that columns sum to 1. Each query shares out its attention over "
+        "the keys: dim=-1.",
+        _scores_first(lambda s, m: (s if m is None else s.masked_fill(~m, -math.inf)).softmax(-2).nan_to_num(0.0)),
+        0.25,
+    ),
+    Mistake(
+        "no scale",
+        "The scores aren't divided by sqrt(d_k): they have a standard deviation of sqrt(d_k), and the softmax "
+        "saturates.",
+        _scaled(lambda q, k: 1.0),
+        0.5,
+    ),
+    Mistake(
+        "divided by d_k",
+        "The scores are divided by d_k, without the root: they're too small, and the weights too even.",
+        _scaled(lambda q, k: 1 / q.size(-1)),
+        0.5,
+    ),
+    Mistake(
+        "multiplied by sqrt(d_k)",
+        "The scores are multiplied by sqrt(d_k) where they should be divided by it.",
+        _scaled(lambda q, k: q.size(-1) ** 0.5),
+        0.5,
+    ),
+    Mistake(
+        "scaled by the number of keys",
+        "The scores are divided by the root of the number of keys. It's the width d_k, query.size(-1), that makes them "
+        "large: each score is a sum of d_k products.",
+        _scaled(lambda q, k: k.size(-2) ** -0.5),
+        0.5,
+    ),
+    Mistake(
+        "mask ignored",
+        "The mask isn't used: the softmax also shares attention out to keys that aren't allowed.",
+        _scores_first(lambda s, m: s.softmax(-1)),
+        0.25,
+    ),
+    Mistake(
+        "mask after the softmax",
+        "The mask comes after the softmax. Forbidden keys have taken their share by then, so that rows no longer sum "
+        "to 1: set their scores to -inf before it.",
+        _scores_first(lambda s, m: s.softmax(-1) if m is None else s.softmax(-1) * m),
+        0.5,
+    ),
+    Mistake(
+        "mask the wrong way round",
+        "The mask is read the wrong way round. In this book True means: may attend. So it's ~mask that is filled.",
+        _scores_first(lambda s, m: _masked_softmax(s, None if m is None else ~m)),
+        0.5,
+    ),
+    Mistake(
+        "forbidden scores set to 0",
+        "Forbidden scores are set to 0. But exp(0) = 1, which is a fair share; only -inf gives exp(-inf) = 0.",
+        _scores_first(lambda s, m: (s if m is None else s * m).softmax(-1)),
+        0.25,
+    ),
+    Mistake(
+        "uniform where nothing is allowed",
+        "A query that may attend to nothing gets equal weights for all keys: that's what a large finite number such as "
+        "-1e9 does to a whole row. Its weights should be zero.",
+        _scores_first(lambda s, m: (s if m is None else s.masked_fill(~m, -1e9)).softmax(-1)),
+        0.75,
+    ),
+    Mistake(
+        "NaN where nothing is allowed",
+        "A query that may attend to nothing gets NaN: a row of -inf has no softmax (0/0). Fill the forbidden places of "
+        "the weights with 0 afterwards.",
+        _scores_first(lambda s, m: (s if m is None else s.masked_fill(~m, -math.inf)).softmax(-1)),
+        0.75,
+    ),
+    Mistake(
+        "exp overflows",
+        "The exponentials of large scores overflow, and inf/inf is NaN. Subtract each row's maximum first (it cancels "
+        "out), or use softmax(dim=-1), which does.",
+        _scores_first(_exp_without_max),
+        0.75,
+    ),
+    Mistake(
+        "no softmax",
+        "These are the scores. The softmax that makes weights of them is missing.",
+        _scores_first(lambda s, m: s if m is None else s.masked_fill(~m, 0.0)),
+    ),
+    Mistake(
+        "queries and keys exchanged",
+        "Queries and keys are exchanged: there should be one row for each query and one column for each key.",
+        lambda query, key, mask=None: weights(key, query, None if mask is None else mask.transpose(-2, -1)),
+        0.25,
+    ),
+]
+
+
+# 2.2 additive scores
+
+
+def additive_cases(seed: int) -> list[Case]:
+    """Return queries and keys of unlike widths, and one case where all widths are the same."""
+    g = torch.Generator().manual_seed(seed + 1000)
+
+    def case(name: str, batch: tuple[int, ...], n: int, m: int, widths: tuple[int, int, int]) -> Case:
+        d_query, d_key, d_hidden = widths
+        vectors = {"query": _draw(g, *batch, n, d_query, mean=0.3), "key": _draw(g, *batch, m, d_key, mean=-0.2)}
+        layers = {"W_q": _draw(g, d_hidden, d_query), "W_k": _draw(g, d_hidden, d_key)}
+        return Case(name, {**vectors, **layers, "v": _draw(g, d_hidden, mean=0.5)})
+
+    return [
+        case("small", (), 2, 3, (2, 3, 4)),
+        case("one width", (), 3, 3, (4, 4, 4)),
+        case("batch", (2,), 3, 2, (3, 4, 5)),
+        case("batch and heads", (2, 2), 2, 3, (3, 2, 6)),
+    ]
+
+
+def additive(query: Tensor, key: Tensor, W_q: Tensor, W_k: Tensor, v: Tensor) -> Tensor:
+    """Return the right scores, every query with every key by broadcasting."""
+    return torch.tanh((query @ W_q.T).unsqueeze(-2) + (key @ W_k.T).unsqueeze(-3)) @ v
+
+
+def additive_by_loop(query: Tensor, key: Tensor, W_q: Tensor, W_k: Tensor, v: Tensor) -> Tensor:
+    """Return the right scores in float64, one pair at a time."""
+    query, key, W_q, W_k, v = (x.double() for x in (query, key, W_q, W_k, v))
+    rows = [
+        torch.stack(
+            [(v * torch.tanh(query[..., i, :] @ W_q.T + key[..., j, :] @ W_k.T)).sum(-1) for j in range(key.size(-2))],
+            -1,
+        )
+        for i in range(query.size(-2))
+    ]
+    return torch.stack(rows, dim=-2)
+
+
+def additive_by_einsum(query: Tensor, key: Tensor, W_q: Tensor, W_k: Tensor, v: Tensor) -> Tensor:
+    """Return the right scores by einsum, the keys' axis first and then moved."""
+    hidden = torch.einsum("...qd,hd->...qh", query, W_q)[..., None, :, :] + torch.einsum(
+        "...kd,hd->...kh", key, W_k
+    ).unsqueeze(-2)
+    return torch.einsum("...kqh,h->...kq", hidden.tanh(), v).transpose(-2, -1)
+
+
+def _additive(combine: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return scores from the two projections [... query 1 d_hidden] and [... 1 key d_hidden], wrongly combined."""
+    return lambda query, key, W_q, W_k, v: combine((query @ W_q.T).unsqueeze(-2), (key @ W_k.T).unsqueeze(-3), v)
+
+
+ADDITIVE_WRONG = [
+    Mistake(
+        "tanh outside",
+        "The tanh comes after the product with v. Then the score is a function of a(query) + b(key), and every "
+        "query ranks the keys alike. It belongs inside: v . tanh(W_q q + W_k k).",
+        _additive(lambda q, k, v: torch.tanh((q + k) @ v)),
+        0.25,
+    ),
+    Mistake(
+        "no tanh",
+        "The tanh is missing. Without it, the score is a(query) + b(key): every query ranks the keys alike.",
+        _additive(lambda q, k, v: (q + k) @ v),
+        0.25,
+    ),
+    Mistake(
+        "two tanhs",
+        "The tanh is taken of each projection alone. Query and key must meet inside it, else they never interact.",
+        _additive(lambda q, k, v: (q.tanh() + k.tanh()) @ v),
+        0.25,
+    ),
+    Mistake(
+        "softmax already taken",
+        "These are weights: the softmax has been taken already. The scores before it were asked for.",
+        _additive(lambda q, k, v: (torch.tanh(q + k) @ v).softmax(dim=-1)),
+        0.75,
+    ),
+    Mistake(
+        "scaled",
+        "The scores are divided by the root of the hidden width. Additive scores need no scale: tanh keeps each "
+        "of their terms between -|v_i| and |v_i|.",
+        _additive(lambda q, k, v: torch.tanh(q + k) @ v / math.sqrt(v.numel())),
+        0.5,
+    ),
+    Mistake(
+        "keys as rows",
+        "Rows and columns are exchanged: there should be one row for each query and one column for each key.",
+        _additive(lambda q, k, v: (torch.tanh(q + k) @ v).transpose(-2, -1)),
+        0.5,
+    ),
+    Mistake(
+        "weights not transposed",
+        "W_q and W_k are applied the wrong way round. Their shape is [d_hidden d_query] and [d_hidden d_key], as in "
+        "nn.Linear, so that rows of vectors are multiplied by the transpose: query @ W_q.T.",
+        lambda query, key, W_q, W_k, v: torch.tanh((query @ W_q).unsqueeze(-2) + (key @ W_k).unsqueeze(-3)) @ v,
+        0.25,
+    ),
+    Mistake(
+        "query times key",
+        "The projections are multiplied, as in dot-product attention. Here they are added, hence the name.",
+        _additive(lambda q, k, v: torch.tanh(q * k) @ v),
+        0.25,
+    ),
+]
+
+
+# 2.3 a mask that can't be misread
+
+
+def mask_cases(seed: int) -> list[Case]:
+    """Return masks that fit and masks that don't; scores are a tensor of which only the shape matters."""
+    g = torch.Generator().manual_seed(seed + 2000)
+
+    def mask(*shape: int) -> Tensor:
+        drawn = torch.rand(shape, generator=g) < 0.5
+        drawn.flatten()[0], drawn.flatten()[-1] = True, False
+        return drawn
+
+    def scores(*shape: int) -> Tensor:
+        return _draw(g, *shape)
+
+    return [
+        Case("fits as it is", {"mask": mask(2, 3), "scores": scores(2, 3)}),
+        Case("padding mask", {"mask": mask(2, 1, 1, 4), "scores": scores(2, 2, 3, 4)}),
+        Case("fewer axes", {"mask": mask(3, 4), "scores": scores(2, 3, 4)}),
+        Case("integers", {"mask": mask(2, 3).long(), "scores": scores(2, 3)}, mentions=("int64",)),
+        Case("numbers", {"mask": mask(2, 3).float(), "scores": scores(2, 3)}, mentions=("float32",)),
+        Case("wrong length", {"mask": mask(2, 1, 1, 5), "scores": scores(2, 2, 3, 4)}, mentions=("5", "4")),
+        Case("too many axes", {"mask": mask(2, 1, 3, 4), "scores": scores(2, 3, 4)}, mentions=("1, 3, 4",)),
+        Case("blows scores up", {"mask": mask(2, 3, 4), "scores": scores(1, 3, 4)}, mentions=("2, 3, 4",)),
+    ]
+
+
+def fitted_mask(mask: Tensor, scores: Tensor) -> Tensor:
+    """Return the mask in the scores' shape, or say why it can't be."""
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be boolean, got {mask.dtype}")
+    if mask.dim() > scores.dim():
+        raise ValueError(f"mask must broadcast to {list(scores.shape)}, got shape {list(mask.shape)}")
+    padded = [1] * (scores.dim() - mask.dim()) + list(mask.shape)
+    if any(size not in (1, wanted) for size, wanted in zip(padded, scores.shape, strict=True)):
+        raise ValueError(f"mask must broadcast to {list(scores.shape)}, got shape {list(mask.shape)}")
+    return mask.expand(scores.shape)
+
+
+def fitted_mask_by_expand(mask: Tensor, scores: Tensor) -> Tensor:
+    """Return the same, with torch's own opinion on what expands."""
+    if mask.dtype is not torch.bool:
+        raise TypeError(f"want torch.bool, got a mask of dtype {mask.dtype}")
+    try:
+        return mask.expand_as(scores).clone()
+    except RuntimeError as error:
+        raise ValueError(f"want {tuple(scores.shape)}, got {tuple(mask.shape)}") from error
+
+
+def fitted_mask_by_broadcast(mask: Tensor, scores: Tensor) -> Tensor:
+    """Return the same, by asking what shape the two would have together."""
+    if str(mask.dtype) != "torch.bool":
+        raise TypeError(f"{mask.dtype} isn't torch.bool")
+    try:
+        together = torch.broadcast_shapes(mask.shape, scores.shape)
+    except RuntimeError:
+        together = None
+    if together != scores.shape:
+        raise ValueError(f"{tuple(mask.shape)} doesn't fit {tuple(scores.shape)}")
+    return mask & torch.ones(scores.shape, dtype=torch.bool)
+
+
+def _same_error(error: type[Exception]) -> Callable[..., Tensor]:
+    """Return the right function but for the class of its errors."""
+
+    def function(mask: Tensor, scores: Tensor) -> Tensor:
+        try:
+            return fitted_mask(mask, scores)
+        except (TypeError, ValueError) as wrong:
+            raise error(str(wrong)) from wrong
+
+    return function
+
+
+def _dtype_only(mask: Tensor, scores: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be boolean, got {mask.dtype}")
+    return mask.expand(torch.broadcast_shapes(mask.shape, scores.shape))
+
+
+def _last_axis_only(mask: Tensor, scores: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be boolean, got {mask.dtype}")
+    if mask.size(-1) not in (1, scores.size(-1)):
+        raise ValueError(f"want {list(scores.shape)}, got {list(mask.shape)}")
+    return mask.expand(torch.broadcast_shapes(mask.shape, scores.shape))
+
+
+def _silent(mask: Tensor, scores: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise TypeError("mask has the wrong dtype")
+    if fitted_mask_shape(mask, scores):
+        return mask.expand(scores.shape)
+    raise ValueError("mask has the wrong shape")
+
+
+def fitted_mask_shape(mask: Tensor, scores: Tensor) -> bool:
+    """Tell whether a mask's shape fits."""
+    try:
+        return torch.broadcast_shapes(mask.shape, scores.shape) == scores.shape
+    except RuntimeError:
+        return False
+
+
+MASK_WRONG = [
+    Mistake(
+        "assert",
+        "Errors are raised by assert. Python leaves assertions out when it runs with -O, and callers can't tell one "
+        "from another: raise TypeError or ValueError.",
+        _same_error(AssertionError),
+        0.5,
+    ),
+    Mistake(
+        "ValueError for the dtype",
+        "A wrong dtype raises ValueError. By Python's custom that's for a wrong value; a wrong type is a TypeError.",
+        _same_error(ValueError),
+        0.75,
+    ),
+    Mistake(
+        "integers accepted",
+        "A mask of another dtype is turned into a boolean one in silence. 1 may mean 'attend' or 'hide' to whoever "
+        "passed it; nobody will notice which you took.",
+        lambda mask, scores: fitted_mask(mask.bool(), scores),
+        0.25,
+    ),
+    Mistake(
+        "broadcast in both directions",
+        "The shapes are left to broadcasting. That goes in both directions, so that a mask that is too large makes "
+        "the scores larger, and what it can't fit it reports as RuntimeError.",
+        _dtype_only,
+        0.25,
+    ),
+    Mistake(
+        "only the last axis",
+        "Only the last axis is compared. A mask that has more axes than the scores, or is larger in another one, "
+        "gets through.",
+        _last_axis_only,
+        0.25,
+    ),
+    Mistake(
+        "errors that don't tell",
+        "The errors are the right ones, but their texts don't hold what came (the dtype, the shapes), which is what "
+        "whoever reads them needs.",
+        _silent,
+        0.75,
+    ),
+    Mistake(
+        "nothing checked",
+        "Nothing is checked: what doesn't fit goes through, or fails somewhere inside torch.",
+        lambda mask, scores: mask.expand(torch.broadcast_shapes(mask.shape, scores.shape)),
+    ),
+]
+
+
+# 2.4 two planted bugs
+
+
+def batched_cases(seed: int) -> list[Case]:
+    """Return batches of sentences; `real` is False at padding."""
+    g = torch.Generator().manual_seed(seed + 3000)
+
+    def case(name: str, lengths: list[int], width: int, d_k: int, d_v: int) -> Case:
+        longest = max(lengths)
+        real = torch.arange(longest) < torch.tensor(lengths)[:, None]
+        x = _draw(g, len(lengths), longest, width, mean=0.3)
+        layers = {"W_q": _draw(g, d_k, width), "W_k": _draw(g, d_k, width), "W_v": _draw(g, d_v, width)}
+        return Case(name, {"x": x, "real": real, **layers})
+
+    return [
+        case("one sentence", [3], 2, 2, 3),
+        case("two sentences", [3, 3], 2, 3, 2),
+        case("padded", [4, 2, 3], 3, 4, 2),
+        case("square", [3, 1, 2], 4, 4, 4),
+    ]
+
+
+def self_attention(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
+    """Return the right output: each sentence by itself, padding hidden from all queries."""
+    return _masked_softmax((x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(W_q.size(0)), real[:, None, :]) @ (x @ W_v.T)
+
+
+def self_attention_by_sentence(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
+    """Return the same, sentence by sentence, with padding cut off instead of masked."""
+    outputs = []
+    for sentence, kept in zip(x, real, strict=True):
+        words = sentence[kept]
+        scores = (sentence @ W_q.T) @ (words @ W_k.T).T / W_k.size(0) ** 0.5
+        outputs.append(scores.softmax(dim=-1) @ (words @ W_v.T))
+    return torch.stack(outputs)
+
+
+def self_attention_by_einsum(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
+    """Return the same with positions first, which is the smallest mending of the bug."""
+    query, key, value = ((x @ W.T).transpose(0, 1) for W in (W_q, W_k, W_v))
+    scores = torch.einsum("qbd,kbd->bqk", query, key) / math.sqrt(query.size(-1))
+    return torch.einsum("bqk,kbd->bqd", _masked_softmax(scores, real[:, None, :]), value)
+
+
+def _positions_first(
+    move: Callable[[Tensor, int, int], Tensor], hide: Callable[[Tensor], Tensor]
+) -> Callable[..., Tensor]:
+    """Return the exercise's function, with a way to bring positions to the front and a way to shape the mask."""
+
+    def function(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
+        batch, position, _ = x.shape
+        query, key, value = (move(x @ W.T, position, batch) for W in (W_q, W_k, W_v))
+        scores = torch.einsum("qbd,kbd->bqk", query, key) / math.sqrt(query.size(-1))
+        return torch.einsum("bqk,kbd->bqd", _masked_softmax(scores, hide(real)), value)
+
+    return function
+
+
+def _reshaped(x: Tensor, position: int, batch: int) -> Tensor:
+    return x.reshape(position, batch, -1)
+
+
+def _moved(x: Tensor, position: int, batch: int) -> Tensor:
+    return x.transpose(0, 1)
+
+
+def _flattened(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
+    flat = x.flatten(0, 1)
+    scores = (flat @ W_q.T) @ (flat @ W_k.T).T / math.sqrt(W_q.size(0))
+    return (_masked_softmax(scores, real.flatten()) @ (flat @ W_v.T)).reshape(*x.shape[:2], -1)
+
+
+BATCHED_WRONG = [
+    Mistake(
+        "both bugs are there",
+        "Both bugs are still there: reshape deals the numbers of all sentences out anew, and the mask hides "
+        "queries, not keys.",
+        _positions_first(_reshaped, lambda real: real[:, :, None]),
+    ),
+    Mistake(
+        "sentences mixed",
+        "The mask is mended, but sentences are still mixed: reshape(position, batch, ...) keeps the order of the "
+        "numbers and cuts it elsewhere. To exchange two axes: transpose.",
+        _positions_first(_reshaped, lambda real: real[:, None, :]),
+        0.5,
+    ),
+    Mistake(
+        "mask on the queries",
+        "The sentences are apart, but the mask still hides queries, not keys: real[:, :, None] is a column. Words"
+        " still attend to padding.",
+        _positions_first(_moved, lambda real: real[:, :, None]),
+        0.5,
+    ),
+    Mistake(
+        "mask on both",
+        "The mask hides padding as a key, which is right, and also as a query, so that its rows are zero. That's "
+        "harmless, but it was asked to compute them like any other row.",
+        _positions_first(_moved, lambda real: real[:, :, None] & real[:, None, :]),
+        0.75,
+    ),
+    Mistake(
+        "no mask",
+        "The sentences are apart, but nothing hides the padding: words attend to it.",
+        _positions_first(_moved, lambda real: torch.ones_like(real)[:, None, :]),
+        0.5,
+    ),
+    Mistake(
+        "one long sentence",
+        "All sentences are joined into one, so that words attend to the words of other sentences.",
+        _flattened,
+        0.25,
+    ),
+    Mistake(
+        "mask the wrong way round",
+        "The mask is read the wrong way round: words attend to padding only. True means: may attend.",
+        _positions_first(_moved, lambda real: ~real[:, None, :]),
+        0.5,
+    ),
+]
+
+
+# 2.5 two halves, one attention
+
+
+def merge_cases(seed: int) -> list[Case]:
+    """Return pairs of partial results: even, far apart, huge, and empty ones."""
+    g = torch.Generator().manual_seed(seed + 4000)
+
+    def case(name: str, *shape: int, width: int, mean: float = 0.5, gap: float = 0.0) -> Case:
+        outputs = {"output_a": _draw(g, *shape, width), "output_b": _draw(g, *shape, width, mean=1.0)}
+        logs = {"logsum_a": _draw(g, *shape, mean=mean), "logsum_b": _draw(g, *shape, mean=mean + gap)}
+        return Case(name, {part: (outputs | logs)[part] for part in ("output_a", "logsum_a", "output_b", "logsum_b")})
+
+    empty = case("one half empty", 3, width=2)
+    empty.inputs["output_a"][1], empty.inputs["logsum_a"][1] = 0.0, -math.inf
+    empty.inputs["output_b"][2], empty.inputs["logsum_b"][2] = 0.0, -math.inf
+    both = case("both halves empty", 2, width=3)
+    for half in "ab":
+        both.inputs[f"output_{half}"][0], both.inputs[f"logsum_{half}"][0] = 0.0, -math.inf
+    return [
+        case("small", 2, width=3),
+        case("batch and heads", 2, 2, 3, width=4, gap=1.0),
+        case("large scores", 3, width=2, mean=120.0, gap=0.5),
+        case("very negative scores", 3, width=2, mean=-150.0, gap=-0.5),
+        empty,
+        both,
+    ]
+
+
+def merge(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the right whole: each half counts by its share of the sum of exponentials."""
+    logsum = torch.logaddexp(logsum_a, logsum_b)
+    safe = logsum.masked_fill(logsum == -math.inf, 0.0)
+    share_a, share_b = (logsum_a - safe).exp(), (logsum_b - safe).exp()
+    return share_a[..., None] * output_a + share_b[..., None] * output_b, logsum
+
+
+def merge_by_maximum(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same with a running maximum, as fused kernels do."""
+    largest = torch.maximum(logsum_a, logsum_b).clamp(min=-1e30)
+    a, b = (logsum_a - largest).exp(), (logsum_b - largest).exp()
+    total = a + b
+    output = (a.unsqueeze(-1) * output_a + b.unsqueeze(-1) * output_b) / total.clamp(min=1e-30).unsqueeze(-1)
+    return output, largest + total.log()
+
+
+def merge_by_loop(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same in float64, one query at a time, by softmax over the two halves."""
+    logs = torch.stack([logsum_a, logsum_b], dim=-1).double().reshape(-1, 2)
+    halves = torch.stack([output_a, output_b], dim=-2).double().reshape(len(logs), 2, -1)
+    output, logsum = torch.zeros_like(halves[:, 0]), torch.full((len(logs),), -math.inf, dtype=torch.float64)
+    for i in range(len(logs)):
+        if logs[i].max() > -math.inf:
+            output[i], logsum[i] = logs[i].softmax(dim=0) @ halves[i], logs[i].logsumexp(dim=0)
+    return output.reshape(output_a.shape), logsum.reshape(logsum_a.shape)
+
+
+def _merged(
+    share: Callable[[Tensor, Tensor], Tensor], total: Callable[[Tensor, Tensor], Tensor]
+) -> Callable[..., tuple]:
+    """Return a merge with the first half's share and the total as given."""
+
+    def function(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Tensor) -> tuple[Tensor, Tensor]:
+        first = share(logsum_a, logsum_b)[..., None]
+        return first * output_a + (1 - first) * output_b, total(logsum_a, logsum_b)
+
+    return function
+
+
+def _share(a: Tensor, b: Tensor) -> Tensor:
+    return (a - torch.logaddexp(a, b)).exp().nan_to_num(0.0)
+
+
+def _naive_share(a: Tensor, b: Tensor) -> Tensor:
+    return a.exp() / (a.exp() + b.exp())
+
+
+def _sum(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Tensor) -> tuple[Tensor, Tensor]:
+    return output_a + output_b, torch.logaddexp(logsum_a, logsum_b)
+
+
+MERGE_WRONG = [
+    Mistake(
+        "plain average",
+        "The two outputs are averaged, as if both halves held an equal share of the weight. The shares are "
+        "exp(logsum_a) and exp(logsum_b), over their sum.",
+        _merged(lambda a, b: torch.full_like(a, 0.5), torch.logaddexp),
+        0.25,
+    ),
+    Mistake(
+        "outputs added",
+        "The two outputs are added. Each is an average whose weights sum to 1 already, so that the sum has "
+        "weights that sum to 2.",
+        _sum,
+        0.25,
+    ),
+    Mistake(
+        "logarithms as shares",
+        "The halves are weighted by the logarithms. Exponentiate first: the sums of exponentials are what adds up.",
+        _merged(lambda a, b: a / (a + b), torch.logaddexp),
+        0.25,
+    ),
+    Mistake(
+        "shares exchanged",
+        "The shares are exchanged: the half with the larger logsum should count more.",
+        _merged(lambda a, b: _share(b, a), torch.logaddexp),
+        0.5,
+    ),
+    Mistake(
+        "logsums added",
+        "The output is right, but the two logsums are added. The logarithm of a sum isn't the sum of logarithms: "
+        "torch.logaddexp.",
+        _merged(_share, torch.add),
+        0.5,
+    ),
+    Mistake(
+        "maximum for the sum",
+        "The output is right, but the larger logsum is returned, which forgets the other half: torch.logaddexp.",
+        _merged(_share, torch.maximum),
+        0.5,
+    ),
+    Mistake(
+        "exp overflows",
+        "exp(logsum) overflows at large scores and vanishes at very negative ones, and NaN comes out. Subtract "
+        "the larger logsum from both first; it cancels out.",
+        _merged(_naive_share, lambda a, b: (a.exp() + b.exp()).log()),
+        0.5,
+    ),
+    Mistake(
+        "NaN where both are empty",
+        "Where both halves are empty, -inf - (-inf) is NaN. The output should be zero there, and the logsum -inf.",
+        _merged(lambda a, b: (a - torch.logaddexp(a, b)).exp(), torch.logaddexp),
+        0.75,
+    ),
+]
+
+
+PROBES = [
+    Probe(
+        id="2.1",
+        title="attention weights from their formula",
+        kind="function",
+        entry="attention_weights",
+        points=4,
+        minutes=12,
+        difficulty=1,
+        cases=weights_cases,
+        reference=weights,
+        right={"loop": weights_by_loop, "einsum": weights_by_einsum, "renormalised": weights_renormalised},
+        wrong=WEIGHTS_WRONG,
+        replaces="attention.attention_weights",
+        properties=("rows sum to 1",),
+    ),
+    Probe(
+        id="2.2",
+        title="additive scores by hand",
+        kind="function",
+        entry="additive_scores",
+        points=4,
+        minutes=12,
+        difficulty=1,
+        cases=additive_cases,
+        reference=additive,
+        right={"loop": additive_by_loop, "einsum": additive_by_einsum},
+        wrong=ADDITIVE_WRONG,
+    ),
+    Probe(
+        id="2.3",
+        title="a mask that can't be misread",
+        kind="error",
+        entry="fitted_mask",
+        points=4,
+        minutes=12,
+        difficulty=2,
+        cases=mask_cases,
+        reference=fitted_mask,
+        right={"expand": fitted_mask_by_expand, "broadcast": fitted_mask_by_broadcast},
+        wrong=MASK_WRONG,
+    ),
+    Probe(
+        id="2.4",
+        title="two bugs that need a batch to show",
+        kind="bug",
+        entry="self_attention",
+        points=4,
+        minutes=15,
+        difficulty=2,
+        cases=batched_cases,
+        reference=self_attention,
+        right={"by sentence": self_attention_by_sentence, "einsum": self_attention_by_einsum},
+        wrong=BATCHED_WRONG,
+    ),
+    Probe(
+        id="2.5",
+        title="two halves, one attention",
+        kind="function",
+        entry="merge",
+        points=6,
+        minutes=20,
+        difficulty=3,
+        cases=merge_cases,
+        reference=merge,
+        right={"maximum": merge_by_maximum, "loop": merge_by_loop},
+        wrong=MERGE_WRONG,
+    ),
+]
+
+QUESTIONS = [
+    Question(
+        id="2.6",
+        title="sqrt(d_model) for sqrt(d_k)",
+        points=4,
+        minutes=10,
+        difficulty=2,
+        rubric=(
+            (1, "what happens to the scores, and by which factor", "sqrt(8) = 2.83 times too small, not too large"),
+            (1, "what happens to the weights", "too even; the softmax does not saturate"),
+            (1, "whether the model can still learn, with a reason", "yes: W_q and W_k can grow to make up for it"),
+            (1, "what to measure at step 0, and the value to expect", "std of the scores: 0.35 where 1 is right"),
+        ),
+    ),
+    Question(
+        id="2.7",
+        title="is anything lost?",
+        points=4,
+        minutes=10,
+        difficulty=3,
+        rubric=(
+            (1, "what an output is made of", "an average of the values: weights of at least 0 that sum to 1"),
+            (1, "a case that decides it", "a weight near 0, or two sets of values with the same average"),
+            (1, "which part mixes tokens and which changes coordinates", "the weights; W_v and W_o"),
+            (1, "what the layer around the head does about it", "the residual path keeps x; other heads"),
+        ),
+    ),
+]

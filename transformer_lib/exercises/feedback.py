@@ -1,0 +1,177 @@
+"""What a reader is told: one small object, whose text is the same on every run."""
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lib.exercises import diagnosis, values
+from transformer_lib.exercises.declared import Case, Exercise, Outcome
+
+NOT_ATTEMPTED = "not attempted yet"
+WIDTH = 100  # characters a line
+
+
+@dataclass(frozen=True, repr=False)
+class Feedback:
+    """The result of a check: it prints as text, and counts as True if the answer is right.
+
+    Args:
+        status: "right", "not attempted yet", "misconception", "wrong", "error", or "open" for a question.
+        misconception: the short name of the known mistake that the answer looks like.
+    """
+
+    exercise: str
+    status: str
+    text: str
+    misconception: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.status == "right"
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def right(exercise: Exercise, notes: list[str]) -> Feedback:
+    """Return what is said of a right answer, with remarks on what isn't wrong but worth knowing."""
+    count = len(exercise.cases)
+    lines = [f"{exercise.id} right: {exercise.entry} gives the right answer on all {count} inputs."]
+    return Feedback(exercise.id, "right", "\n".join(lines + [f"Note: {note}" for note in notes]))
+
+
+def not_attempted(exercise: Exercise, reason: str = "") -> Feedback:
+    """Return what is said of a stub."""
+    return Feedback(exercise.id, NOT_ATTEMPTED, f"{exercise.id} {NOT_ATTEMPTED}: {exercise.title}.{reason}")
+
+
+def open_question(exercise: Exercise, answer: Any) -> Feedback:
+    """Return the rubric of a question, which a person marks, and how long the answer is if there is one."""
+    text = f"{exercise.id} is an open question: a person marks it, out of {exercise.points} points."
+    if isinstance(answer, str) and answer.strip():
+        text += f" Your answer has {len(answer.split())} words."
+    lines = [f"  {points} {'point' if points == 1 else 'points'}: {line}" for points, line in exercise.rubric]
+    return Feedback(exercise.id, "open", "\n".join([text, *lines]))
+
+
+def wrong(
+    exercise: Exercise, verdicts: list[bool], number: int, got: Outcome, known: tuple[str, str] | None, partly: str
+) -> Feedback:
+    """Return what is said of a wrong answer.
+
+    Args:
+        verdicts: for each case, whether the answer is right there.
+        number: the case to show.
+        known: name and sentence of the mistake that the answer looks like.
+        partly: what is said if it looks like that mistake on some cases only.
+    """
+    case, wanted = exercise.cases[number], exercise.right[number]
+    status = "misconception" if known and not partly else "error" if got.errors else "wrong"
+    lines = [f"{exercise.id} not right yet: {sum(verdicts)} of {len(verdicts)} inputs come out right."]
+    if known:
+        lines.append(textwrap.fill(f"{partly or 'This looks like a mistake that many make:'} {known[1]}", WIDTH))
+    lines += [f'On the input "{case.name}", {_call(exercise, case)}:', *_compared(got, wanted, case)]
+    if status != "misconception":
+        lines += _difference(got, wanted, case, exercise.tolerance) + _pattern(exercise, verdicts)
+    lines.append(f'To try it yourself: exercises.example("{exercise.id}", "{case.name}") returns that input.')
+    return Feedback(exercise.id, status, "\n".join(lines), known[0] if known and not partly else None)
+
+
+def unstable(exercise: Exercise, complaint: str) -> Feedback:
+    """Return what is said of an answer that is right on the stored inputs only."""
+    text = f"{exercise.id} not right yet: the inputs that ship come out right, but {complaint}."
+    return Feedback(exercise.id, "wrong", text)
+
+
+def _call(exercise: Exercise, case: Case) -> str:
+    arguments = [f"{n} {list(v.shape)}" if isinstance(v, Tensor) else f"{n} = {v!r}" for n, v in case.inputs.items()]
+    return f"{exercise.entry}({', '.join(arguments)})"
+
+
+def _compared(got: Outcome, wanted: Outcome, case: Case) -> list[str]:
+    """Return both outcomes' texts; of large ones, the part that holds the largest difference."""
+    value, target, part = _differing(got.value, wanted.value)
+    if (
+        isinstance(target, Tensor)
+        and values.same_kind(value, target)
+        and value.shape == target.shape
+        and target.dim() > 2
+    ):
+        place = _worst(value, target)
+        value, target, part = value[place], target[place], part + f"[{', '.join(map(str, place))}] "
+    texts = ["expected  " + part, "got       " + part]
+    if wanted.errors:
+        texts[0] += f"{wanted.errors[0]}, whose text holds {' and '.join(case.mentions) or 'what is wrong'}"
+    else:
+        texts[0] += _shown(target, 12 + len(part))
+    texts[1] += f"{got.errors[0]}: {got.message}".rstrip(": ") if got.errors else _shown(value, 12 + len(part))
+    return ["  " + text for text in texts]
+
+
+def _worst(got: Tensor, wanted: Tensor) -> tuple[int, ...]:
+    """Return where, in all axes but the last two, the largest difference stands."""
+    gap = (got.detach().double() - wanted.double()).abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
+    gap[got == wanted] = 0.0
+    return tuple(int(i) for i in torch.unravel_index(gap.argmax(), gap.shape))[:-2]
+
+
+def _shown(value: Any, indent: int) -> str:
+    if isinstance(value, Tensor) and not value.is_complex():
+        return values.shown(value, " " * indent)
+    return " ".join(repr(value).split())[:200]
+
+
+def _differing(got: Any, wanted: Any) -> tuple[Any, Any, str]:
+    """Return the values, or of two tuples of one length the first parts that differ, with their name."""
+    if isinstance(got, list | tuple) and isinstance(wanted, tuple) and len(got) == len(wanted):
+        for number, (one, other) in enumerate(zip(got, wanted, strict=True)):
+            if not values.same(one, other, 1e-4):
+                return one, other, f"[{number}] "
+    return got, wanted, ""
+
+
+def _difference(got: Outcome, wanted: Outcome, case: Case, tolerance: float) -> list[str]:
+    """Say how the two differ, where that can be found out: in type, in shape, in numbers."""
+    if got.errors or wanted.errors:
+        return []
+    value, target, _ = _differing(got.value, wanted.value)
+    if not isinstance(target, Tensor):
+        return [] if isinstance(value, type(target)) else [_type_wanted(value, type(target).__name__)]
+    if not isinstance(value, Tensor):
+        return [_type_wanted(value, "tensor")]
+    lines = []
+    if value.shape != target.shape:
+        lines.append(f"The shape should be {list(target.shape)}, yours is {list(value.shape)}.")
+    if values.kind(value) != values.kind(target):
+        lines.append(f"The numbers should be {values.kind(target)} ({target.dtype}), yours are {value.dtype}.")
+    if not value.is_complex():
+        lines += diagnosis.hints(value, target, case.inputs, tolerance)
+    return lines
+
+
+def _type_wanted(value: Any, wanted: str) -> str:
+    extra = " (torch.from_numpy makes one, but gradients stop there)" if type(value).__name__ == "ndarray" else ""
+    return f"A {wanted} was wanted{extra}, yours is a {type(value).__name__}."
+
+
+def _pattern(exercise: Exercise, verdicts: list[bool]) -> list[str]:
+    """Say what the failing inputs have in common: an argument that only they have, or batch dimensions."""
+    for name in sorted({name for case in exercise.cases for name in case.inputs}):
+        if _only_failing([case.inputs.get(name) is not None for case in exercise.cases], verdicts):
+            return [f"Without {name} all is right: look at what you do with it."]
+    if _only_failing([_dimensions(case) > 2 for case in exercise.cases], verdicts, every=True):
+        return ["Without batch dimensions all is right: count axes from the end (dim=-1, transpose(-2, -1))."]
+    return []
+
+
+def _only_failing(has: list[bool], verdicts: list[bool], every: bool = False) -> bool:
+    """Tell whether all inputs without a trait come out right, and some (or every one) with it don't."""
+    without = [ok for ok, there in zip(verdicts, has, strict=True) if not there]
+    having = [ok for ok, there in zip(verdicts, has, strict=True) if there]
+    return bool(without and having) and all(without) and not (any(having) if every else all(having))
+
+
+def _dimensions(case: Case) -> int:
+    return max((v.dim() for v in case.inputs.values() if isinstance(v, torch.Tensor)), default=0)
