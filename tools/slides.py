@@ -15,6 +15,7 @@ from pathlib import Path
 
 import nbformat
 from nbconvert import SlidesExporter
+from nbconvert.preprocessors import TagRemovePreprocessor
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
 
@@ -25,7 +26,9 @@ WIDTH, HEIGHT = 1280, 720
 VENDOR = "book/_static/vendor"
 MATHJAX = "tex-svg.js"
 DECK = Path(__file__).with_name("deck")
-HIDE = {"input": ("remove-input", "hide-input"), "output": ("remove-output",)}  # the book's tags, kept on slides
+HIDE = TagRemovePreprocessor(  # the book's tags hold on slides, too
+    remove_input_tags={"remove-input", "hide-input"}, remove_all_outputs_tags={"remove-output", "hide-output"}
+)
 
 
 def kind(cell: NotebookNode) -> str:
@@ -74,15 +77,11 @@ def deck(path: Path, vendor: str) -> str:
 
 
 def _shown(notebook: NotebookNode) -> NotebookNode:
-    """Return the notebook with each cell's part in the deck written out, and hidden inputs and outputs left out."""
+    """Return the notebook's tagged cells, without the inputs and outputs that the page hides."""
     for cell in notebook.cells:
         cell.metadata["slideshow"] = nbformat.from_dict({"slide_type": kind(cell)})
-        if cell.cell_type == "code" and set(HIDE["input"]) & set(cells.tags(cell)):
-            cell.metadata["transient"] = nbformat.from_dict({"remove_source": True})
-        if cell.cell_type == "code" and set(HIDE["output"]) & set(cells.tags(cell)):
-            cell.outputs = []
     notebook.cells = [cell for cell in notebook.cells if kind(cell) != "skip"]
-    return notebook
+    return HIDE.preprocess(notebook, {})[0]
 
 
 def _title(notebook: NotebookNode, path: Path) -> str:
