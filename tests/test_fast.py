@@ -1,0 +1,238 @@
+"""The fast forms against the clear ones: forward and backward, in float32 and in bfloat16, in both modes."""
+
+import contextlib
+import math
+
+import pytest
+import torch
+import twins
+from torch import nn
+
+from transformer_lib import attention, fast, training
+from transformer_lib.data import Batch
+from transformer_lib.model import Transformer, TransformerConfig
+
+LONG = fast.FUSED_FROM
+CONFIG = TransformerConfig(vocabulary=40, d_model=16, heads=2, d_ff=32, layers=2, dropout=0.0, max_length=12)
+PAIRS = [([5, 6, 7], [7, 6, 5]), ([8, 9], [9, 8, 30, 31, 32]), ([10, 5, 8, 39], [9]), ([6], [6, 7])]
+precisions = pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+TOLERANCE = {torch.float32: {"atol": 1e-5, "rtol": 1e-4}, torch.bfloat16: {"atol": 2e-2, "rtol": 2e-2}}
+
+
+def assert_near(ours: torch.Tensor, theirs: torch.Tensor, precision: torch.dtype) -> None:
+    torch.testing.assert_close(ours, theirs, check_dtype=False, **TOLERANCE[precision])
+
+
+def mask_of(kind: str, queries: int, keys: int) -> torch.Tensor | None:
+    drawn = torch.rand(2, 1, queries, keys) > 0.3
+    drawn[..., 0] = True
+    if kind == "a row with nothing":
+        drawn[1, 0, 1] = False
+    kinds = {"none": None, "causal": torch.ones(queries, keys, dtype=torch.bool).tril(), "padding": drawn[:, :, :1]}
+    return kinds.get(kind, drawn)
+
+
+# attention
+
+
+@precisions
+@pytest.mark.parametrize("kind", ["none", "causal", "padding", "full", "a row with nothing"])
+@pytest.mark.parametrize("keys", [1, 7, LONG], ids=["one key", "short", "fused"])
+def test_attend_agrees_with_the_clear_form(precision, kind, keys):
+    sizes = [(3, 8), (keys, 8), (keys, 4)]
+    inputs = [torch.randn(2, 2, *size).to(precision).requires_grad_() for size in sizes]
+    mask = mask_of(kind, 3, keys)
+    results = [form(*inputs, mask) for form in (fast.attend, attention.attend)]
+    assert results[0].dtype == results[1].dtype == precision
+    assert_near(*results, precision)
+    for mine, other in zip(*(twins.gradients(result.float(), inputs) for result in results), strict=True):
+        assert mine.isfinite().all()
+        assert_near(mine, other, precision)
+    if kind == "a row with nothing":
+        assert (results[0][1, :, 1] == 0).all()
+
+
+def test_the_fused_kernel_runs_from_its_length_on_and_not_below(monkeypatch):
+    calls = []
+    real = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(fast.F, "scaled_dot_product_attention", lambda *a, **k: calls.append(1) or real(*a, **k))
+    for keys, expected in ((LONG - 1, 0), (LONG, 1)):
+        fast.attend(torch.randn(2, 4), torch.randn(keys, 4), torch.randn(keys, 4))
+        assert len(calls) == expected
+
+
+@pytest.mark.cuda
+@precisions
+@pytest.mark.parametrize("kind", ["none", "causal", "padding", "full", "a row with nothing"])
+def test_attend_agrees_with_the_clear_form_on_a_gpu(precision, kind):
+    inputs = [torch.randn(2, 2, n, 8, device="cuda").to(precision).requires_grad_() for n in (16, 24, 24)]
+    mask = mask_of(kind, 16, 24)
+    mask = None if mask is None else mask.cuda()
+    results = [form(*inputs, mask) for form in (fast.attend, attention.attend)]
+    assert_near(*results, precision)
+    for mine, other in zip(*(twins.gradients(r.float().cpu(), inputs) for r in results), strict=True):
+        assert_near(mine, other, precision)
+
+
+# dropout
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
+def test_dropout_drops_at_its_rate_and_keeps_the_mean(probability):
+    count, rounded = 200_000, round(probability * 256) / 256
+    output = fast.dropout(torch.ones(count), probability)
+    dropped = (output == 0).sum().item()
+    assert abs(dropped - rounded * count) < 4.5 * math.sqrt(count * rounded * (1 - rounded))  # 1 in 150,000
+    torch.testing.assert_close(output[output != 0].unique(), torch.tensor([1 / (1 - rounded)]))
+    deviation = math.sqrt(rounded / (1 - rounded) / count)
+    assert abs(output.mean().item() - 1) < 4.5 * deviation
+
+
+def test_dropout_draws_anew_each_time_and_follows_the_seed():
+    x = torch.ones(1000)
+    first, second = fast.dropout(x, 0.5), fast.dropout(x, 0.5)
+    torch.manual_seed(0)
+    assert not first.equal(second) and fast.dropout(x, 0.5).equal(first)
+
+
+def test_neighbours_are_dropped_independently():
+    kept = (fast.dropout(torch.ones(400_000), 0.5) != 0).float() - 0.5
+    for distance in (1, 2, 4, 7, 8, 9, 64):
+        assert abs((kept[distance:] * kept[:-distance]).mean().item() * 4) < 0.01
+
+
+def test_the_gradient_passes_where_the_output_passed():
+    x = torch.randn(3, 5, 7).requires_grad_()
+    output = fast.dropout(x, 0.3)
+    (gradient,) = torch.autograd.grad(output.sum(), [x])
+    torch.testing.assert_close(output.detach(), x.detach() * gradient)
+    assert len(gradient.unique()) == 2
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (9,), (3, 5)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_dropout_keeps_shape_and_dtype(shape, dtype):
+    output = fast.dropout(torch.ones(shape, dtype=dtype), 0.4)
+    assert output.shape == shape and output.dtype == dtype
+
+
+def test_the_smallest_rates_drop_nothing_and_the_largest_not_everything():
+    x = torch.ones(5000)
+    assert fast.dropout(x, 0.0) is x and fast.dropout(x, 1 / 600) is x
+    assert set(fast.dropout(x, 0.9999).unique().tolist()) == {0.0, 256.0}
+
+
+# the loss
+
+
+def clear_loss(x, table, labels, smoothing):
+    return training.smoothed_loss((x @ table.T).unsqueeze(0), labels.unsqueeze(0), smoothing, padding=0)
+
+
+@precisions
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("rows", "chunk"), [(1, 256), (10, 4), (8, 4), (10, 256)])
+def test_the_loss_agrees_with_the_clear_one(precision, smoothing, rows, chunk):
+    x, table = torch.randn(rows, 16, requires_grad=True), torch.randn(40, 16, requires_grad=True)
+    labels = torch.randint(1, 40, (rows,))
+    with training.autocast("cpu", precision):
+        ours, theirs = fast.linear_loss(x, table, labels, smoothing, chunk), clear_loss(x, table, labels, smoothing)
+    assert ours.dtype == torch.float32
+    assert_near(ours, theirs, precision)
+    for mine, other in zip(*(twins.gradients(3 * loss, [x, table]) for loss in (ours, theirs)), strict=True):
+        assert_near(mine, other, precision)
+
+
+def test_the_loss_of_huge_logits_is_finite():
+    x, table = 300 * torch.ones(2, 4), torch.randn(9, 4)
+    labels = torch.tensor([1, 2])
+    torch.testing.assert_close(fast.linear_loss(x, table, labels), clear_loss(x, table, labels, 0.1))
+
+
+# everything together
+
+
+def model_and_batch(**changes: object) -> tuple[Transformer, Batch]:
+    torch.manual_seed(3)
+    model = Transformer(TransformerConfig(**(vars(CONFIG) | changes)))
+    twins.randomise(model)
+    return model, Batch.from_pairs(PAIRS)
+
+
+@precisions
+@pytest.mark.parametrize("training_mode", [True, False], ids=["training", "evaluation"])
+def test_a_models_loss_and_gradients_are_the_same(precision, training_mode):
+    model, batch = model_and_batch()
+    model.train(training_mode)
+    parameters = list(model.parameters())
+    with training.autocast("cpu", precision):
+        clear = training.translation_loss(model, batch)
+        with fast.enabled():
+            quick = fast.translation_loss(model, batch)
+    assert_near(quick, clear, precision)
+    for mine, other in zip(*(twins.gradients(loss, parameters) for loss in (quick, clear)), strict=True):
+        if precision == torch.float32:
+            assert_near(mine, other, precision)
+        else:  # element by element, bfloat16's rounding is as large as the smallest gradients
+            assert (mine - other).norm() <= 0.05 * other.norm() + 1e-3
+
+
+def test_a_models_logits_are_the_same_with_sources_of_padding_alone():
+    model, batch = model_and_batch()
+    source = batch.source.clone()
+    source[1] = 0
+    clear = model(source, batch.target_input)
+    with fast.enabled():
+        torch.testing.assert_close(model(source, batch.target_input), clear, atol=1e-5, rtol=1e-4)
+
+
+def test_evaluation_has_no_dropout_and_training_has():
+    model, batch = model_and_batch(dropout=0.3)
+    model.eval()
+    clear = model(batch.source, batch.target_input)
+    with fast.enabled():
+        torch.testing.assert_close(model(batch.source, batch.target_input), clear, atol=1e-5, rtol=1e-4)
+        model.train()
+        one, two = (model(batch.source, batch.target_input) for _ in range(2))
+    assert not torch.allclose(one, two)
+
+
+def test_training_with_the_fast_forms_learns_the_same_without_dropout():
+    losses = []
+    for quick in (False, True):
+        model, batch = model_and_batch()
+        optimizer = torch.optim.Adam(model.parameters())
+        loss_of = fast.translation_loss if quick else training.translation_loss
+        with fast.enabled() if quick else contextlib.nullcontext():
+            losses.append(list(training.train(model, [batch] * 10, loss_of, optimizer, lambda _: 1e-3)))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4) and losses[0][-1] < losses[0][0]
+
+
+def forms() -> tuple[object, object]:
+    return attention.attend, nn.Dropout.forward
+
+
+def test_enabled_puts_the_fast_forms_in_and_takes_them_out_again():
+    before = forms()
+    with fast.enabled():
+        assert attention.attend is fast.attend and forms()[1] is not before[1]
+        with fast.enabled():
+            assert attention.attend is fast.attend
+        assert attention.attend is fast.attend and forms()[1] is not before[1]
+    assert forms() == before
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
+def test_enabled_takes_the_fast_forms_out_after_an_error_too(error):
+    before = forms()
+    with pytest.raises(error), fast.enabled():
+        raise error
+    assert forms() == before
+
+
+def test_other_peoples_dropout_still_works_inside():
+    with fast.enabled():
+        assert (nn.Dropout(1.0)(torch.ones(5)) == 0).all()
+        assert nn.Dropout(0.5).eval()(torch.ones(5)).equal(torch.ones(5))
+        x = torch.ones(2000)
+        assert set(nn.Dropout(0.5)(x).unique().tolist()) == {0.0, 2.0} and (x == 1).all()
