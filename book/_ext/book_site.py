@@ -1,9 +1,21 @@
-"""What this book needs of Sphinx beyond its settings: no dead buttons, no outside scripts, an API page that is complete."""
+"""What this book needs of Sphinx beyond its settings: no dead buttons, no outside scripts, a complete API page."""
 
 import pkgutil
+import re
 from pathlib import Path
 
 import transformer_lib
+
+BAR_OUTSIDE_CODE = re.compile(r"\|(?=[^`]*(?:`[^`]*`[^`]*)*$)")  # an even number of backticks follows on the line
+SECTION = """
+## `{name}`
+
+```{{eval-rst}}
+.. automodule:: {name}
+   :members:
+   :special-members: __call__
+```
+"""
 
 
 def drop_dead_launch_buttons(app, config) -> None:
@@ -13,7 +25,7 @@ def drop_dead_launch_buttons(app, config) -> None:
 
 
 def drop_thebe(app, pagename, templatename, context, doctree) -> None:
-    """Take out the scripts of the live-code service: it is not used, fetches from another host and logs an error a page."""
+    """Take out the live-code service's scripts: not used, they name another host and log an error a page."""
     context["script_files"] = [script for script in context.get("script_files", []) if not _is_thebe(script)]
 
 
@@ -31,16 +43,18 @@ def public_modules() -> list[str]:
 def list_modules(app, docname, source) -> None:
     """Write one section for each of the library's modules at the end of the API page."""
     if docname == "book/api":
-        source[0] += "".join(
-            f"\n## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n   :special-members: __call__\n```\n"
-            for name in public_modules()
-        )
+        source[0] += "".join(SECTION.format(name=name) for name in public_modules())
 
 
 def keep_colons(app, what, name, obj, options, lines) -> None:
-    """Begin a property's docstring with an empty comment; else napoleon takes what stands before a colon for its type."""
+    """Begin a property's docstring with an empty comment; else napoleon takes words before a colon for a type."""
     if what == "property" and lines:
         lines[:0] = ["..", ""]
+
+
+def keep_bars(app, what, name, obj, options, lines) -> None:
+    """Let |x| in a docstring mean an absolute value, as on paper; reStructuredText would look for a substitution."""
+    lines[:] = [BAR_OUTSIDE_CODE.sub(r"\\|", line) for line in lines]
 
 
 def watch_library(app, env, added, changed, removed) -> list[str]:
@@ -54,5 +68,6 @@ def setup(app) -> dict:
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("source-read", list_modules)
     app.connect("autodoc-process-docstring", keep_colons, priority=400)
+    app.connect("autodoc-process-docstring", keep_bars, priority=400)
     app.connect("env-get-outdated", watch_library)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,295 @@
+"""The built book: complete, readable offline, and without a link or button that leads nowhere.
+
+`make test` builds the book first and names its folder in TRANSFORMER_LIB_BOOK; else it is built here.
+"""
+
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+
+from tools import ROOT, serve
+
+pytestmark = pytest.mark.slow
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-extensions"),
+    *("--disable-dev-shm-usage", "--virtual-time-budget=15000", "--enable-logging=stderr"),
+]
+ITS_OWN = re.compile(
+    r"(update\.googleapis|clients\d\.google|accounts\.google)\.com"
+)  # Chromium's, with or without a page
+LOADS = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "embed": "src",
+}
+COLAB = "https://colab.research.google.com"
+
+
+class Page(HTMLParser):
+    """The tags of one page, as (name, attributes)."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def loads(self) -> list[str]:
+        """Return the addresses that a browser fetches by itself when it shows the page."""
+        found = [a[LOADS[tag]] for tag, a in self.tags if tag in LOADS and a.get(LOADS[tag])]
+        return found + [
+            a["href"] for tag, a in self.tags if tag == "link" and a.get("rel") not in ("canonical", "author")
+        ]
+
+    def links(self) -> list[str]:
+        return [a["href"] for tag, a in self.tags if tag == "a" and a.get("href")]
+
+    def ids(self) -> set[str]:
+        return {a["id"] for _, a in self.tags if a.get("id")} | {
+            a["name"] for t, a in self.tags if t == "a" and a.get("name")
+        }
+
+
+def build(output: Path, *options: str) -> Path:
+    """Build the book into this folder with warnings as errors; return the folder of its pages."""
+    program = str(Path(sys.executable).with_name("jupyter-book"))
+    command = [program, "build", str(ROOT), "--all", "-W", "-n", "--keep-going"]
+    run = subprocess.run([*command, "--path-output", str(output), *options], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+    return output / "_build" / "html"
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory) -> Path:
+    given = os.environ.get("TRANSFORMER_LIB_BOOK")
+    return (ROOT / given).resolve() if given else build(tmp_path_factory.mktemp("book"))
+
+
+@pytest.fixture(scope="module")
+def pages(html) -> dict[str, Page]:
+    found = {str(path.relative_to(html)): Page(path) for path in html.rglob("*.html") if "_static" not in path.parts}
+    assert "book/start.html" in found and "index.html" in found
+    return found
+
+
+def toc_files() -> list[str]:
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    return [toc["root"], *(entry["file"] for part in toc["parts"] for entry in part["chapters"])]
+
+
+def test_every_chapter_is_in_the_table_of_contents_and_every_entry_has_its_page(pages):
+    notebooks = {f"notebooks/{path.stem}" for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert notebooks <= set(toc_files())
+    assert {f"{name}.html" for name in toc_files()} <= set(pages)
+
+
+def test_every_module_of_the_library_is_on_the_api_page(pages):
+    modules = {f"module-transformer_lib.{path.stem}" for path in (ROOT / "transformer_lib").glob("[a-z]*.py")}
+    assert "module-transformer_lib.attention" in modules
+    assert modules <= pages["book/api.html"].ids()
+
+
+def test_no_page_loads_anything_from_another_host(pages):
+    outside = {(name, url) for name, page in pages.items() for url in page.loads() if urlsplit(url).netloc}
+    assert outside == set()
+
+
+def test_no_stylesheet_loads_anything_from_another_host(html):
+    outside = {
+        (path.name, url)
+        for path in html.rglob("*.css")
+        for url in re.findall(
+            r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""", path.read_text(encoding="utf-8")
+        )
+    }
+    assert outside == set()
+
+
+def test_mathjax_comes_from_the_book_itself(pages, html):
+    scripts = [url for url in pages["book/start.html"].loads() if "mathjax" in url.lower()]
+    assert len(scripts) == 1
+    assert (html / "book" / urlsplit(scripts[0]).path).resolve().is_relative_to(html / "_static")
+
+
+def test_every_local_link_and_file_exists(pages, html):
+    broken = []
+    ids = {name: page.ids() for name, page in pages.items()}
+    for name, page in pages.items():
+        for url in {*page.loads(), *page.links()}:
+            parts = urlsplit(url)
+            if parts.scheme or parts.netloc or url == "#":
+                continue
+            target = (html / name).parent / unquote(parts.path) if parts.path else html / name
+            known = ids.get(os.path.relpath(target, html))
+            if not target.exists() or (parts.fragment and known is not None and unquote(parts.fragment) not in known):
+                broken.append((name, url))
+    assert broken == []
+
+
+def test_every_image_says_in_words_what_it_shows(pages):
+    images = [(name, a) for name, page in pages.items() for tag, a in page.tags if tag == "img"]
+    silent = [(name, a.get("src")) for name, a in images if not _says_something(a.get("alt"))]
+    assert silent == []
+
+
+def _says_something(alt: str | None) -> bool:
+    return bool(alt and alt.strip()) and not re.search(r"\.(png|svg|jpe?g)$|_images/", alt)
+
+
+def test_every_page_names_its_language(pages):
+    languages = {name: [a.get("lang") for tag, a in page.tags if tag == "html"] for name, page in pages.items()}
+    languages.pop("index.html")  # a redirection without text
+    assert {tuple(found) for found in languages.values()} == {("en",)}
+
+
+def colab_links(pages: dict[str, Page]) -> dict[str, list[str]]:
+    return {name: [url for url in page.links() if url.startswith(COLAB)] for name, page in pages.items()}
+
+
+def test_launch_buttons_lead_to_files_of_this_tree_or_are_not_there(pages):
+    settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
+    check_launch_buttons(pages, settings["url"], settings["branch"])
+
+
+def test_an_address_puts_a_button_that_leads_to_its_notebook_on_every_chapter(tmp_path):
+    settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    settings["repository"] |= {"url": "https://github.com/someone/a-course", "branch": "trunk"}
+    settings["sphinx"]["local_extensions"] = dict.fromkeys(("book_site", "figure_alt"), str(ROOT / "book" / "_ext"))
+    config = tmp_path / "_config.yml"
+    config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    html = build(tmp_path, "--config", str(config))
+    pages = {f"{name}.html": Page(html / f"{name}.html") for name in toc_files()}
+    check_launch_buttons(pages, "https://github.com/someone/a-course", "trunk")
+
+
+def check_launch_buttons(pages: dict[str, Page], url: str, branch: str) -> None:
+    start = f"{COLAB}/github/{urlsplit(url).path.strip('/')}/blob/{branch}/"
+    for name, links in colab_links(pages).items():
+        notebook = Path(name).with_suffix(".ipynb")
+        wanted = {start + notebook.as_posix()} if url and (ROOT / notebook).exists() else set()
+        assert set(links) == wanted, name
+
+
+class Recorder(http.server.SimpleHTTPRequestHandler):
+    """Serves the book and a page that shows another page 360 pixels wide; notes what wasn't found."""
+
+    missing: list[str] = []
+    PROBE = (
+        "<!doctype html><iframe id=f style='width:360px;height:800px;border:0'></iframe><output id=o></output><script>"
+        "f.onload = () => setTimeout(() => { const d = f.contentDocument.documentElement;"
+        "o.textContent = 'width ' + d.scrollWidth + ' of ' + d.clientWidth; }, 3000);"
+        "f.src = location.search.slice(1);</script>"
+    )
+
+    def do_GET(self) -> None:
+        if not self.path.startswith("/probe?"):
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        return self.wfile.write(self.PROBE.encode())
+
+    def send_error(self, code, message=None, explain=None) -> None:
+        self.missing.append(self.path)
+        super().send_error(code, message, explain)
+
+    def log_message(self, *_) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(html):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Recorder, directory=str(html)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def browse(url: str, folder: Path, *flags: str) -> tuple[str, str, set[str]]:
+    """Open a page in a browser that reaches no other host; return its DOM, its console, the hosts it asked for."""
+    log = folder / "net.json"
+    options = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", f"--user-data-dir={folder}/profile"]
+    command = [CHROMIUM, *FLAGS, *options, *flags, f"--log-net-log={log}", "--dump-dom", url]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    urls = re.findall(r'"url":"(https?://[^"]+)"', log.read_text(encoding="utf-8", errors="replace"))
+    console = "\n".join(line for line in run.stderr.splitlines() if "CONSOLE" in line)
+    hosts = {urlsplit(found).netloc for found in urls}
+    return run.stdout, console, {host for host in hosts if not ITS_OWN.fullmatch(host)}
+
+
+@needs_chromium
+@pytest.mark.parametrize("page", toc_files())
+def test_a_page_needs_no_other_host_and_its_formulas_are_typeset(page, address, html, tmp_path):
+    Recorder.missing.clear()
+    dom, console, hosts = browse(f"{address}/{page}.html", tmp_path)
+    assert hosts <= {urlsplit(address).netloc}
+    assert [path for path in Recorder.missing if "favicon" not in path] == []
+    assert "Uncaught" not in console and "Failed to load" not in console, console
+    check_formulas(html / f"{page}.html", dom)
+
+
+def check_formulas(source: Path, dom: str) -> None:
+    """Each formula of the page came out as MathJax's SVG, none as an error or as its source."""
+    formulas = len(re.findall(r'class="math[ "]', source.read_text(encoding="utf-8")))
+    assert dom.count("<mjx-container") >= formulas
+    assert "data-mjx-error" not in dom and "<merror" not in dom
+
+
+@needs_chromium
+def test_the_book_works_from_a_folder_without_a_server(html, tmp_path):
+    page = html / "book" / "notation.html"
+    dom, console, hosts = browse(page.as_uri(), tmp_path)
+    assert hosts == set() and "Uncaught" not in console
+    assert dom.count("<mjx-container") > 10
+    check_formulas(page, dom)
+
+
+@needs_chromium
+@pytest.mark.parametrize("page", toc_files())
+def test_no_page_scrolls_sideways_on_a_telephone(page, address, tmp_path):
+    dom, _, _ = browse(f"{address}/probe?/{page}.html", tmp_path)
+    width, room = map(int, re.search(r"width (\d+) of (\d+)", dom).groups())
+    assert room <= 360 and width <= room
+
+
+def test_serving_without_a_built_book_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(serve, "HTML", tmp_path)
+    with pytest.raises(FileNotFoundError, match="make book"):
+        serve.open_server()
+
+
+def test_a_served_book_is_reachable_from_this_computer_only_and_takes_the_next_port(html, monkeypatch):
+    monkeypatch.setattr(serve, "HTML", html)
+    with serve.open_server() as first, serve.open_server() as second:
+        assert first.server_address[0] == second.server_address[0] == "127.0.0.1"
+        assert first.server_address[1] != second.server_address[1]
+
+
+def test_the_search_index_knows_the_pages(html):
+    index = (html / "searchindex.js").read_text(encoding="utf-8")
+    documents = json.loads(re.search(r'"?docnames"?:\s*(\[.*?\])', index).group(1))
+    assert set(toc_files()) <= set(documents)
