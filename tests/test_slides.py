@@ -4,10 +4,12 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import sample_book
+import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from tools import ROOT, cells, slides
@@ -142,6 +144,34 @@ def test_each_planted_fault_is_found(book, number, fault, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def build_page(book: Path) -> tuple[Path, str]:
+    """Build the sample with the book's own extensions; return the folder of pages and the chapter's page."""
+    extensions = dict.fromkeys(("figure_alt", "decks"), str(ROOT / "book" / "_ext"))
+    settings = {"title": "sample", "execute": {"execute_notebooks": "off"}, "only_build_toc_files": True}
+    config = settings | {"sphinx": {"local_extensions": extensions}}
+    (book / "_config.yml").write_text(yaml.safe_dump(config))
+    (book / "_toc.yml").write_text("format: jb-book\nroot: README\nchapters: [{file: notebooks/02_sample}]\n")
+    program = str(Path(sys.executable).with_name("jupyter-book"))
+    run = subprocess.run([program, "build", str(book), "-W", "-q"], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return book / "_build" / "html", (book / "_build" / "html" / "notebooks" / "02_sample.html").read_text()
+
+
+@pytest.mark.slow
+def test_the_built_page_links_its_deck_gives_figures_their_alt_and_hides_the_notes(book):
+    html, page = build_page(book)
+    assert 'href="../slides/02.html"' in page and (html / "slides" / "02.html").is_file()
+    assert re.search(r'<img alt="A rising line" src="../_images/', page)
+    assert "Say it slowly" not in page and "Say it slowly" in (html / "slides" / "02.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_wrong_slide_tag_fails_the_build(book):
+    sample_book.change(book / "notebooks" / "02_sample.ipynb", 5, metadata={"slideshow": {"slide_type": "slides"}})
+    with pytest.raises(AssertionError, match="slide_type must be one of"):
+        build_page(book)
+
+
 @pytest.mark.slow
 @needs_chromium
 def test_the_measurement_sees_formulas_pictures_and_what_overflows(book, tmp_path):
@@ -163,7 +193,9 @@ def test_the_measurement_sees_formulas_pictures_and_what_overflows(book, tmp_pat
     told = "\n".join(faults(list(report.values())))
     assert len(report) == 8
     assert [name for name in report if name in told] == ["Too long", "Too wide", "Broken"]
-    assert re.search(r"'Broken': \d errors", told) and "'Broken': 1 broken" in told and "'Broken': 1 without_alt" in told
+    assert (
+        re.search(r"'Broken': \d errors", told) and "'Broken': 1 broken" in told and "'Broken': 1 without_alt" in told
+    )
 
 
 @pytest.mark.slow

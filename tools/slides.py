@@ -105,11 +105,12 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Check the slide tags; write the decks where `--write` asks for them."""
     parser = argparse.ArgumentParser(prog="python -m tools.slides", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the decks into the built book")
-    parser.add_argument("--into", type=Path, default=root / "_build" / "html", help="the built book's folder")
+    parser.add_argument("--into", type=Path, help="the built book's folder; _build/html without it")
+    parser.add_argument("--root", type=Path, default=root, help="the book's sources; this repository without it")
     options = parser.parse_args(arguments)
-    found = problems(root)
+    found = problems(options.root)
     if options.write and not found:
-        for path in write(options.into, root):
+        for path in write(options.into or options.root / "_build" / "html", options.root):
             print(path)
     return report(found, "edit the notebook's slide tags, then: make slides")
 
