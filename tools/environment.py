@@ -33,14 +33,22 @@ def find_python():
     if supported(sys.version_info):
         return os.path.realpath(sys.executable)
     for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
-        found = shutil.which(f"python3.{minor}")
+        found = executable(shutil.which(f"python3.{minor}"))
         if found:
-            return os.path.realpath(found)
+            return found
     wanted = f"3.{OLDEST[1]} to 3.{NEWEST[1]}"
     raise SystemExit(
         f"This needs Python {wanted}, and found {platform.python_version()} at {sys.executable}. "
         "Install one of those, then run: make PYTHON=/path/to/python3.12 ..."
     )
+
+
+def executable(command):
+    """Return the path of the Python behind a command; None where it isn't one that runs (as some shims are)."""
+    if not command:
+        return None
+    run = subprocess.run([command, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True)
+    return os.path.realpath(run.stdout.strip()) if run.returncode == 0 else None
 
 
 def fingerprint(python):
