@@ -37,9 +37,10 @@ def masked_softmax(
             A row with no True gets weights of zero, as in `F.scaled_dot_product_attention`.
 
     Raises:
-        TypeError: the mask is not boolean.
+        TypeError: the scores are not of floating point, or the mask is not boolean.
         ValueError: the mask does not broadcast to the shape of the scores.
     """
+    checks.tensors(2, scores=scores)
     if mask is None:
         return scores.softmax(dim=-1)
     checks.mask_fits(mask, scores.shape)
@@ -101,10 +102,17 @@ class AdditiveAttention(nn.Module):
     def scores(
         self, query: Float[Tensor, "*batch query d_query"], key: Float[Tensor, "*batch key d_key"]
     ) -> Float[Tensor, "*batch query key"]:
-        """Return the score of each query with each key, before the softmax."""
-        checks.last_size(self.query.in_features, query=query)
-        checks.last_size(self.key.in_features, key=key)
-        hidden = self.query(query).unsqueeze(-2) + self.key(key).unsqueeze(-3)  # [... query key d_hidden]
+        """Return the score of each query with each key, before the softmax.
+
+        Raises:
+            TypeError: a dtype is not the weights'.
+            ValueError: queries or keys have another width, or they differ in their batch dimensions.
+        """
+        checks.fits(self.query.weight, query=query)
+        checks.fits(self.key.weight, key=key)
+        query, key = self.query(query), self.key(key)
+        checks.same_size("d_hidden", query=query, key=key)
+        hidden = query.unsqueeze(-2) + key.unsqueeze(-3)  # [... query key d_hidden]
         return self.score(torch.tanh(hidden)).squeeze(-1)
 
     def forward(

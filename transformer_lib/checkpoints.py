@@ -26,9 +26,11 @@ def save_checkpoint(
 
     Raises:
         OSError: the disk is full or the folder can't be written; the old file is kept.
-        TypeError: `extra` holds something else, which could not be read back, or `step` is not an integer.
+        TypeError: `extra` holds something else, which could not be read back, or an argument is of another kind.
         ValueError: `step` is negative.
     """
+    checks.instance(nn.Module, model=model)
+    checks.instance(torch.optim.Optimizer, optimizer=optimizer)
     checks.not_negative(step=step)
     _readable(extra)
     state = {"format": FORMAT, "model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
@@ -50,9 +52,12 @@ def load_checkpoint(
 
     Raises:
         FileNotFoundError: there is no such file.
+        TypeError: the model or the optimiser is of another kind.
         ValueError: it is cut short, damaged, foreign, or of a model or optimiser with other sizes.
     """
     checks.instance(nn.Module, model=model)
+    if optimizer is not None:
+        checks.instance(torch.optim.Optimizer, optimizer=optimizer)
     state = _read(path)
     wanted, got = _shapes(model.state_dict()), _shapes(state["model"])
     if wanted != got:

@@ -11,11 +11,7 @@ def positive(**sizes: int) -> None:
         TypeError: one is not an integer.
         ValueError: one is below 1.
     """
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise TypeError(f"{name} must be an int of at least 1, got {size!r} of type {type(size).__name__}")
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+    _at_least(1, sizes)
 
 
 def not_negative(**numbers: int) -> None:
@@ -25,11 +21,17 @@ def not_negative(**numbers: int) -> None:
         TypeError: one is not an integer.
         ValueError: one is negative.
     """
+    _at_least(0, numbers)
+
+
+def _at_least(least: int, numbers: dict[str, int]) -> None:
     for name, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"{name} must be an int of at least 0, got {number!r} of type {type(number).__name__}")
-        if number < 0:
-            raise ValueError(f"{name} must be at least 0, got {number}")
+            raise TypeError(
+                f"{name} must be an int of at least {least}, got {number!r} of type {type(number).__name__}"
+            )
+        if number < least:
+            raise ValueError(f"{name} must be at least {least}, got {number}")
 
 
 def probability(**rates: float) -> None:
@@ -84,17 +86,19 @@ def same_size(dimension: str, **named: Tensor) -> None:
         )
 
 
-def last_size(size: int, **named: Tensor) -> None:
-    """Demand tensors [... length size] with the given last dimension.
+def fits(weight: Tensor, **named: Tensor) -> None:
+    """Demand tensors [... length size] that a weight [... size] can be applied to.
 
     Raises:
-        TypeError: one is not a tensor of floating point.
+        TypeError: one is not of floating point, or of another dtype than the weight and autocast is off.
         ValueError: one has another last dimension.
     """
     tensors(2, **named)
     for name, tensor in named.items():
-        if tensor.size(-1) != size:
-            raise ValueError(f"{name} must have a last dimension of {size}, got shape {shape(tensor)}")
+        if tensor.size(-1) != weight.size(-1):
+            raise ValueError(f"{name} must have a last dimension of {weight.size(-1)}, got shape {shape(tensor)}")
+        if tensor.dtype != weight.dtype and not torch.is_autocast_enabled(tensor.device.type):
+            raise TypeError(f"{name} must be of {weight.dtype} like the weights, got {tensor.dtype}")
 
 
 def one_value_per_key(key: Tensor, value: Tensor) -> None:
@@ -138,31 +142,29 @@ def tokens(limit: int | None = None, **named: Tensor) -> None:
         ValueError: one has another number of dimensions, is empty, or holds an id outside the vocabulary.
     """
     for name, ids in named.items():
-        if not isinstance(ids, Tensor):
-            raise TypeError(f"{name} must be a tensor of token ids, got {type(ids).__name__}")
-        if ids.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"{name} must hold integer token ids, got {ids.dtype}")
-        if ids.dim() != 2 or ids.numel() == 0:
-            raise ValueError(f"{name} must have shape [batch position] and not be empty, got {shape(ids)}")
-        if limit is not None and not 0 <= int(ids.min()) <= int(ids.max()) < limit:
-            raise ValueError(
-                f"{name} must hold token ids from 0 to {limit - 1}, got ids from {int(ids.min())} to {int(ids.max())}"
-            )
+        _integers(name, ids, limit, "token ids", "[batch position]")
 
 
 def rows(numbers: Tensor, count: int | None) -> None:
-    """Demand numbers of rows [row]: integers from 0 up to the count, or without a limit if that is None.
+    """Demand numbers of rows [row]: integers, not empty, from 0 up to the count, or without a limit if that is None.
 
     Raises:
         TypeError: they are not an integer tensor.
         ValueError: they are not of one dimension, or one is outside the range.
     """
-    if not isinstance(numbers, Tensor) or numbers.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"rows must be a tensor of integers, got {getattr(numbers, 'dtype', type(numbers).__name__)}")
-    if numbers.dim() != 1 or numbers.numel() == 0:
-        raise ValueError(f"rows must have shape [row] and not be empty, got {shape(numbers)}")
-    if count is not None and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
-        raise ValueError(f"rows must lie between 0 and {count - 1}, got {numbers.tolist()}")
+    _integers("rows", numbers, count, "row numbers", "[row]")
+
+
+def _integers(name: str, ids: Tensor, limit: int | None, what: str, dimensions: str) -> None:
+    if not isinstance(ids, Tensor):
+        raise TypeError(f"{name} must be a tensor of {what}, got {type(ids).__name__}")
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name} must hold integer {what}, got {ids.dtype}")
+    if ids.dim() != len(dimensions.split()) or ids.numel() == 0:
+        raise ValueError(f"{name} must have shape {dimensions} and not be empty, got {shape(ids)}")
+    if limit is not None and not 0 <= int(ids.min()) <= int(ids.max()) < limit:
+        got = f"{int(ids.min())} to {int(ids.max())}"
+        raise ValueError(f"{name} must hold {what} from 0 to {limit - 1}, got {got}")
 
 
 def shape(tensor: Tensor) -> list[int]:

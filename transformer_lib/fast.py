@@ -112,7 +112,8 @@ def linear_loss(
     checks.probability(smoothing=smoothing)
     checks.positive(chunk=chunk)
     checks.tensors(2, x=x, table=table)
-    checks.last_size(x.size(-1), table=table)
+    checks.instance(Tensor, labels=labels)
+    checks.fits(table, x=x)
     checks.tokens(len(table), labels=labels[None])
     if x.shape[:-1] != labels.shape:
         raise ValueError(f"x must have one row per label, got {checks.shape(x)} and {checks.shape(labels)}")

@@ -27,7 +27,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch position d_model"]:
         """Return the transformed vectors; no position sees another."""
-        checks.last_size(self.inner.in_features, x=x)
+        checks.fits(self.inner.weight, x=x)
         return self.outer(self.inner(x).relu())
 
 
@@ -58,7 +58,7 @@ class Residual(nn.Module):
         self, x: Float[Tensor, "batch position d_model"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "batch position d_model"]:
         """Return `x` with the sub-layer's contribution added."""
-        checks.last_size(self.norm.normalized_shape[0], x=x)
+        checks.fits(self.norm.weight, x=x)
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))

@@ -14,10 +14,11 @@ def padding_mask(tokens: Int[Tensor, "batch key"], padding: int = 0) -> Bool[Ten
         padding: the id that fills up short sentences.
 
     Raises:
-        TypeError: the tokens are not integers.
-        ValueError: they are not of shape [batch key], or empty.
+        TypeError: the tokens are not integers, or `padding` is not one.
+        ValueError: the tokens are not of shape [batch key], or empty, or `padding` is negative.
     """
     checks.tokens(tokens=tokens)
+    checks.not_negative(padding=padding)
     return (tokens != padding)[:, None, None, :]
 
 

@@ -52,6 +52,8 @@ class TransformerConfig:
         checks.probability(dropout=self.dropout)
         checks.one_of(NORMS, norm=self.norm)
         checks.one_of(POSITIONS, positions=self.positions)
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"d_model must be even for sinusoidal positions, got {self.d_model}")
         if self.d_model % self.heads:
             raise ValueError(f"heads must divide d_model, got d_model = {self.d_model} and heads = {self.heads}")
         checks.not_negative(padding=self.padding)
@@ -98,7 +100,7 @@ class Embedding(nn.Module):
 
     def logits(self, x: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch position vocabulary"]:
         """Return a score for each token of the vocabulary: the product of `x` with each token's vector."""
-        checks.last_size(self.config.d_model, x=x)
+        checks.fits(self.table, x=x)
         return x @ self.table.T
 
 

@@ -113,6 +113,7 @@ class MultiHeadAttention(nn.Module):
         position: a scheme that brings relative positions into the scores; None for none.
 
     Raises:
+        TypeError: a size is not an integer, or `position` not a `PositionScheme`.
         ValueError: `heads` does not divide `d_model`.
     """
 
@@ -127,6 +128,7 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(d_model, d_model, bias=bias)
         self.output = nn.Linear(d_model, d_model, bias=bias)
         self.position = PositionScheme() if position is None else position
+        checks.instance(PositionScheme, position=self.position)
 
     def forward(
         self,
@@ -140,8 +142,14 @@ class MultiHeadAttention(nn.Module):
         Args:
             mask: True where the query may attend, broadcast to [batch heads query key]; None allows every pair.
             cache: keys and values of earlier calls; None while training.
+
+        Raises:
+            TypeError: a dtype is not the weights', the mask is not boolean, or the cache is something else.
+            ValueError: shapes don't fit together.
         """
-        checks.last_size(self.query.in_features, x=x, memory=memory)
+        checks.fits(self.query.weight, x=x, memory=memory)
+        if cache is not None:
+            checks.instance(KeyValueCache, cache=cache)
         first = 0 if cache is None else cache.first
         query = self.position.rotate(split_heads(self.query(x), self.heads), first)
         key, value = self.keys_and_values(memory) if cache is None else cache(memory, self.keys_and_values)
@@ -158,5 +166,6 @@ class MultiHeadAttention(nn.Module):
         self, memory: Float[Tensor, "batch key d_model"], first: int = 0
     ) -> tuple[Float[Tensor, "batch heads key d_k"], Float[Tensor, "batch heads key d_k"]]:
         """Return the keys and values of positions `first`, `first` + 1, ..., one set for each head."""
+        checks.fits(self.key.weight, memory=memory)
         key = self.position.rotate(split_heads(self.key(memory), self.heads), first)
         return key, split_heads(self.value(memory), self.heads)

@@ -105,16 +105,21 @@ def train(
         first: number of the first step, above 1 when training goes on from a checkpoint.
 
     Raises:
-        TypeError: `first` is not an integer.
-        ValueError: the loss is not finite; the parameters are as before that step. Or `first` is below 1.
+        TypeError: an argument or what `loss_of` returns is of another kind.
+        ValueError: the loss is not one finite number (the parameters are as before that step), or `first` is below 1.
     """
     checks.positive(first=first)
+    checks.instance(nn.Module, model=model)
+    checks.instance(torch.optim.Optimizer, optimizer=optimizer)
     for step, batch in enumerate(batches, start=first):
         model.train()  # each time: whoever takes the losses may evaluate between two of them
         for group in optimizer.param_groups:
             group["lr"] = rate(step)
         optimizer.zero_grad(set_to_none=True)
         loss = loss_of(model, batch)
+        checks.tensors(0, loss=loss)
+        if loss.numel() != 1:
+            raise ValueError(f"the loss must be one number, got shape {checks.shape(loss)}")
         if not math.isfinite(loss.item()):
             raise ValueError(f"the loss must be finite, got {loss.item()} at step {step}")
         loss.backward()
