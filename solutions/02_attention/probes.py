@@ -25,15 +25,15 @@ def weights_cases(seed: int) -> list[Case]:
     """Return queries and keys: fewer, more and as many; with and without masks; one query that may see nothing."""
     g = torch.Generator().manual_seed(seed)
     real = torch.tensor([[True] * 3 + [False], [True, True, False, False]])[:, None, None, :]
-    causal = torch.ones(4, 4, dtype=torch.bool).tril()
+    causal = torch.ones(3, 3, dtype=torch.bool).tril()
     nothing = torch.tensor([[True, False, True], [False, False, False]])
     near = _draw(g, 1, 4)
     rows = torch.cat([near, near + 0.01, near - 0.02])
     return [
         Case("small", {"query": _draw(g, 2, 4, mean=0.5), "key": _draw(g, 3, 4, mean=0.3)}),
-        Case("batch and heads", {"query": _draw(g, 2, 3, 2, 8, mean=0.2), "key": _draw(g, 2, 3, 4, 8, mean=0.4)}),
+        Case("batch and heads", {"query": _draw(g, 2, 3, 2, 8, mean=0.2), "key": _draw(g, 2, 3, 5, 8, mean=0.4)}),
         Case("padding mask", {"query": _draw(g, 2, 2, 3, 6), "key": _draw(g, 2, 2, 4, 6, mean=0.3), "mask": real}),
-        Case("causal mask", {"query": _draw(g, 2, 4, 5), "key": _draw(g, 2, 4, 5, mean=0.3), "mask": causal}),
+        Case("causal mask", {"query": _draw(g, 2, 3, 5), "key": _draw(g, 2, 3, 5, mean=0.3), "mask": causal}),
         Case("nothing allowed", {"query": _draw(g, 2, 6), "key": _draw(g, 3, 6), "mask": nothing}),
         Case("large scores", {"query": (near.sign() + 0.5) * 100, "key": near.sign() * 2 + rows - near}),
     ]
@@ -471,7 +471,7 @@ def batched_cases(seed: int) -> list[Case]:
     return [
         case("one sentence", [3], 2, 2, 3),
         case("two sentences", [3, 3], 2, 3, 2),
-        case("padded", [4, 2, 3], 3, 4, 2),
+        case("padded", [2, 4, 3], 3, 4, 2),
         case("square", [3, 1, 2], 4, 4, 4),
     ]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lib.exercises import feedback, properties, protocols, store, values
 from transformer_lib.exercises.declared import Exercise, KnownMistake, Outcome
@@ -42,7 +42,7 @@ def judge(exercise: Exercise, answer: Any, names: Mapping[str, str] | None = Non
         return feedback.open_question(exercise, answer)
     if answer is None or answer is ...:
         return feedback.not_attempted(exercise)
-    if not callable(answer):
+    if not callable(answer) or isinstance(answer, nn.Module):
         return _not_callable(exercise, answer)
     try:
         return _judged(exercise, answer, names)
@@ -75,9 +75,9 @@ def _judged(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, 
 
 
 def _not_callable(exercise: Exercise, answer: Any) -> Feedback:
-    what = f"a tensor of shape {list(answer.shape)}" if isinstance(answer, Tensor) else f"{type(answer).__name__}"
+    what = f"a tensor of shape {list(answer.shape)}" if isinstance(answer, Tensor) else f"a {type(answer).__name__}"
     text = (
-        f"{exercise.id}: pass {exercise.entry} itself, not what it returns: "
+        f"{exercise.id}: pass {exercise.entry} itself, not what comes of calling it: "
         f'exercises.check("{exercise.id}", {exercise.entry}); got {what}.'
     )
     return Feedback(exercise.id, "error", text)
@@ -103,7 +103,7 @@ def _wrong(exercise: Exercise, outcomes: list[Outcome], verdicts: list[bool]) ->
         hits = [n for n in failing if n in alike and not outcomes[n].errors]
         if len(hits) > len(shared):
             best, shared = mistake, hits
-    if best is None:
+    if best is None or 2 * len(shared) <= len(failing):  # on a few inputs any two mistakes may agree
         return _said(exercise, verdicts, failing[0], outcomes, None, "")
     if len(shared) == len(failing):
         partly = "On every input that comes out wrong, it looks like this mistake:"

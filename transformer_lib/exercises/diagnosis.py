@@ -1,25 +1,31 @@
 """Hints for an answer that is wrong in a way nobody foresaw: how it is related to the right one."""
 
 import itertools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import values
+from transformer_lib.exercises import relations, values
 
-CLOSE = 2e-3  # relative: how well a relation must hold to be told
 Rule = Callable[[Tensor, Tensor, dict[str, Any], float], str | None]
 
 
 def hints(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> list[str]:
     """Return up to two sentences on how `got` differs from `wanted`, the most telling first."""
-    got, wanted = got.detach().cpu().double(), wanted.double()
-    rules = RULES if got.shape == wanted.shape else [_rearranged]
-    found = (rule(got, wanted, inputs, tolerance) for rule in rules)
-    return list(itertools.islice((sentence for sentence in found if sentence), 2))
+    got, wanted = got.detach().cpu(), wanted.cpu()
+    if wanted.dtype == torch.bool and got.shape == wanted.shape and got.equal(~wanted):
+        return ["True and False are exchanged."]
+    got, wanted = got.double(), wanted.double()
+    if got.shape != wanted.shape:
+        return _first(1, [_rearranged], got, wanted, inputs, tolerance)
+    return _first(2, TELLING, got, wanted, inputs, tolerance) or _first(1, LAST, got, wanted, inputs, tolerance)
+
+
+def _first(count: int, rules: list[Rule], *arguments: Any) -> list[str]:
+    found = (rule(*arguments) for rule in rules)
+    return list(itertools.islice((sentence for sentence in found if sentence), count))
 
 
 def _rearranged(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
@@ -27,6 +33,8 @@ def _rearranged(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: 
     for first, second in itertools.combinations(range(got.dim()), 2):
         if values.same(got.transpose(first, second), wanted, tolerance):
             return f"These are the right numbers with axes {first} and {second} exchanged."
+    if got.shape == wanted.shape:
+        return None
     if values.same(got.squeeze(), wanted.squeeze(), tolerance):
         return "These are the right numbers, but with an axis of size 1 too many or too few (squeeze, keepdim)."
     if got.numel() == wanted.numel() and values.same(got.flatten(), wanted.flatten(), tolerance):
@@ -69,10 +77,6 @@ def _constant(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: fl
     return None
 
 
-def _exchanged(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
-    return _rearranged(got, wanted, inputs, tolerance)
-
-
 def _reordered(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
     for axis in range(-1, -got.dim() - 1, -1):
         if values.same(got.flip(axis), wanted, tolerance):
@@ -87,8 +91,9 @@ def _reordered(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: f
 
 
 def _factor(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
-    if (ratio := _constant_ratio(got, wanted)) is not None:
-        return f"Every number is {_named(ratio, inputs)} times the right one."
+    ratio = relations.constant_ratio(got, wanted)
+    if ratio is not None and abs(ratio - 1) > relations.CLOSE:
+        return f"Every number is {relations.named(ratio, inputs)} times the right one."
     return None
 
 
@@ -101,18 +106,19 @@ def _offset(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: floa
 
 def _row_sums(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
     """Where rows should sum to 1, say what they sum to."""
-    if not _sums_to_one(wanted, -1) or not got.isfinite().all() or _sums_to_one(got, -1):
+    if not relations.sums_to_one(wanted, -1) or not got.isfinite().all() or relations.sums_to_one(got, -1):
         return None
     for axis in range(-2, -got.dim() - 1, -1):
-        if _sums_to_one(got, axis):
+        if relations.sums_to_one(got, axis):
             return f"Your numbers sum to 1 along axis {axis}, but they should along the last one (the keys)."
     sums = got.sum(dim=-1)
-    return f"Your rows sum to between {float(sums.min()):.3f} and {float(sums.max()):.3f}; each should sum to 1."
+    least, most = (f"{float(total):.3f}" for total in (sums.min(), sums.max()))
+    return f"Your rows sum to {least if least == most else f'{least} to {most}'}; each should sum to 1."
 
 
 def _temperature(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
     """Where both are softmaxes, compare what went into them: logarithms, centred in each row."""
-    if got.dim() == 0 or not (_sums_to_one(wanted, -1) and _sums_to_one(got, -1)):
+    if got.dim() == 0 or not (relations.sums_to_one(wanted, -1) and relations.sums_to_one(got, -1)):
         return None
     kept = (got > 1e-12) & (wanted > 1e-12)
     if not ((got > 1e-12) == (wanted > 1e-12)).all():
@@ -121,9 +127,38 @@ def _temperature(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance:
     for weights in (got, wanted):
         logs = weights.clamp(min=1e-12).log().where(kept, 0.0)
         centred.append((logs - logs.sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=1)).where(kept, 0.0))
-    if (ratio := _constant_ratio(*centred)) is None or abs(ratio - 1) < CLOSE:
+    if (ratio := relations.constant_ratio(*centred)) is None or abs(ratio - 1) < relations.CLOSE:
         return None
-    return f"This is a softmax of scores that are {_named(ratio, inputs)} times the right ones."
+    return f"This is a softmax of scores that are {relations.named(ratio, inputs)} times the right ones."
+
+
+def _by_row(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
+    """Find a factor or an offset that differs from row to row."""
+    if got.dim() == 0 or got.size(-1) < 2 or not (got.isfinite().all() and wanted.isfinite().all()):
+        return None
+    gap = got - wanted
+    if float((gap.amax(-1) - gap.amin(-1)).max()) < 2 * tolerance:
+        return f"Each row is off by a number of its own, from {float(gap.min()):.3f} to {float(gap.max()):.3f}."
+    square = (wanted * wanted).sum(-1, keepdim=True)
+    ratio = (got * wanted).sum(-1, keepdim=True) / square.clamp(min=1e-12)
+    if ((got - ratio * wanted).norm(dim=-1) < relations.CLOSE * (ratio.abs() * square.sqrt()).squeeze(-1)).all():
+        return f"Each row is the right one times a number of its own, from {ratio.min():.3f} to {ratio.max():.3f}."
+    return None
+
+
+def _order(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
+    if got.dim() == 0 or got.size(-1) < 3 or not got.isfinite().all():
+        return None
+    if got.argsort(-1).equal(wanted.argsort(-1)):
+        return "In each row your numbers are in the right order; it's their sizes that are wrong."
+    if got.argsort(-1).equal(wanted.argsort(-1, descending=True)):
+        return "In each row your numbers are in the opposite order: a sign?"
+    return None
+
+
+def _some(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
+    count = int(values.different(got, wanted, tolerance).sum())
+    return f"Right here: {got.numel() - count} of {got.numel()} numbers." if count < got.numel() else None
 
 
 def _rounded(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
@@ -133,51 +168,15 @@ def _rounded(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: flo
     return None
 
 
-RULES: list[Rule] = [
+TELLING: list[Rule] = [
     _not_finite,
     _masked,
     _constant,
-    _exchanged,
+    _rearranged,
     _factor,
     _temperature,
     _row_sums,
     _reordered,
     _offset,
-    _rounded,
 ]
-
-
-def _sums_to_one(weights: Tensor, axis: int) -> bool:
-    """Tell whether the weights are at least 0 and sum to 1 along an axis; sums of 0 (nothing allowed) are let pass."""
-    if weights.dim() < -axis or not weights.isfinite().all() or weights.min() < -1e-6:
-        return False
-    sums = weights.sum(dim=axis)
-    ones = (sums - 1).abs() < CLOSE
-    return bool((ones | (sums.abs() < 1e-9)).all() and ones.any())
-
-
-def _constant_ratio(got: Tensor, wanted: Tensor) -> float | None:
-    """Return the one number by which `wanted` must be multiplied to give `got`; None if there is none."""
-    if not (got.isfinite().all() and wanted.isfinite().all()) or (square := float((wanted * wanted).sum())) < 1e-12:
-        return None
-    ratio = float((got * wanted).sum()) / square
-    fits = (got - ratio * wanted).norm() < CLOSE * max(abs(ratio), 1e-6) * wanted.norm()
-    return ratio if fits and abs(ratio) > 1e-6 else None
-
-
-def _named(ratio: float, inputs: dict[str, Any]) -> str:
-    """Return the number, with the size it may come from: "2.828 = sqrt(8), 8 being the last size of query"."""
-    fixed = {"minus 1": -1.0, "1/ln(2) (bits, not nats?)": 1 / math.log(2), "ln(2)": math.log(2)}
-    candidates = dict(fixed)
-    for name, tensor in reversed(inputs.items()):
-        for axis, size in enumerate(tensor.shape if isinstance(tensor, Tensor) else ()):
-            if size > 1:
-                origin = f"{size} being the size of {name}'s axis {axis - tensor.dim()}"
-                forms = {"": size, "1/": 1 / size, "sqrt": size**0.5, "1/sqrt": size**-0.5}
-                for form, number in forms.items():
-                    text = f"{form}({size})" if form.endswith("sqrt") else f"{form}{size}"
-                    candidates[f"{text}, {origin},"] = number
-    for text, number in reversed(candidates.items()):
-        if math.isclose(ratio, number, rel_tol=2 * CLOSE):
-            return f"{ratio:.3f} = {text}"
-    return f"{ratio:.3f}"
+LAST: list[Rule] = [_rounded, _by_row, _order, _some]

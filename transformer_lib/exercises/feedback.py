@@ -75,7 +75,11 @@ def wrong(
     lines += [f'On the input "{case.name}", {_call(exercise, case)}:', *_compared(got, wanted, case)]
     if status != "misconception":
         lines += _difference(got, wanted, case, exercise.tolerance) + _pattern(exercise, verdicts)
-    lines.append(f'To try it yourself: exercises.example("{exercise.id}", "{case.name}") returns that input.')
+    example = f'exercises.example("{exercise.id}", "{case.name}")'
+    if exercise.kind == "module":
+        lines.append(f"To try it yourself: {example} returns that input.")
+    else:
+        lines.append(f"To try it yourself: {exercise.entry}(*{example}.values())")
     return Feedback(exercise.id, status, "\n".join(lines), known[0] if known and not partly else None)
 
 
@@ -146,7 +150,7 @@ def _difference(got: Outcome, wanted: Outcome, case: Case, tolerance: float) -> 
         lines.append(f"The shape should be {list(target.shape)}, yours is {list(value.shape)}.")
     if values.kind(value) != values.kind(target):
         lines.append(f"The numbers should be {values.kind(target)} ({target.dtype}), yours are {value.dtype}.")
-    if not value.is_complex():
+    else:
         lines += diagnosis.hints(value, target, case.inputs, tolerance)
     return lines
 

@@ -54,6 +54,7 @@ def broken(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
     return None
 
 
+@torch.enable_grad()
 def learns(exercise: Exercise, answer: Callable[..., Any]) -> bool:
     """Tell whether gradients flow through the answer: from its output back to its floating-point inputs."""
     case = exercise.cases[0]

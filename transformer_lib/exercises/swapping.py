@@ -5,7 +5,6 @@ built on it.
 """
 
 import importlib
-from collections.abc import Callable
 from types import ModuleType, TracebackType
 from typing import Any
 
@@ -45,7 +44,7 @@ class Swap:
             _put(name, self._before[name])
 
 
-def use(**answers: Callable[..., Any]) -> Swap:
+def use(**answers: Any) -> Swap:
     """Put answers in the place of the library's pieces of the same name, each if it passes its check.
 
     Args:
@@ -80,7 +79,7 @@ def reset() -> Swap:
     return Swap((), {}, {})
 
 
-def _try(name: str, answer: Callable[..., Any], before: Any) -> Feedback:
+def _try(name: str, answer: Any, before: Any) -> Feedback:
     """Check an answer, also in its place: there it must not call what it replaces. Leave it there if it is right."""
     number = store.pieces()[name]
     feedback = checking.check(number, answer)

@@ -40,7 +40,7 @@ def decode(written: Any) -> Any:
     if isinstance(written, dict) and "dtype" in written:
         dtype = getattr(torch, written["dtype"])
         numbers = [float(n) if isinstance(n, str) else n for n in written["values"]]
-        return torch.tensor(numbers, dtype=dtype).reshape(written["shape"])
+        return torch.tensor(numbers, dtype=dtype, device="cpu").reshape(written["shape"])
     if isinstance(written, dict):
         return {name: decode(part) for name, part in written["items"].items()}
     if isinstance(written, list):

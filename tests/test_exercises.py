@@ -1,0 +1,535 @@
+"""What readers are told about their answers, and how their answers take the library's places."""
+
+import ast
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
+from torch import nn
+
+from tools import ROOT, cells, exercise_data
+from transformer_lib import attention, exercises, fast
+from transformer_lib.exercises import checking, protocols, store, values
+from transformer_lib.exercises.declared import Case, Exercise, KnownMistake, Outcome, Probe
+from transformer_lib.multi_head import MultiHeadAttention
+
+SOLUTIONS = cells.notebooks(ROOT, "solutions")
+STUBS = cells.notebooks(ROOT, "exercises")
+
+
+@pytest.fixture(autouse=True)
+def _library_as_it_was():
+    before = attention.attention_weights
+    yield
+    exercises.reset()
+    assert attention.attention_weights is before and exercises.in_use() == ()
+
+
+def right(query, key, mask=None):
+    scores = query @ key.mT / math.sqrt(query.size(-1))
+    if mask is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0.0)
+
+
+def check(change) -> exercises.Feedback:
+    return exercises.check("2.1", lambda *arguments: change(right(*arguments)))
+
+
+def stub(query, key, mask=None):
+    raise NotImplementedError("not attempted yet")
+
+
+def ellipsis(query, key, mask=None): ...
+
+
+@pytest.mark.parametrize("answer", [None, ..., stub, ellipsis, lambda *_: ...])
+def test_what_isnt_there_is_not_attempted(answer):
+    feedback = exercises.check("2.1", answer)
+    assert feedback.status == "not attempted yet" and not feedback
+    assert repr(feedback).startswith("2.1 not attempted yet")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda w: w,
+        lambda w: w.double(),
+        lambda w: w.mT.contiguous().mT,
+        lambda w: w + 1e-6,
+        lambda w: w.requires_grad_(),
+        lambda w: nn.Parameter(w),
+    ],
+)
+def test_the_form_of_right_numbers_is_free(change):
+    assert check(change).status == "right"
+
+
+def test_parameters_may_have_other_names():
+    assert exercises.check("2.1", lambda a, b, c=None: right(a, b, c))
+
+
+def test_editing_the_inputs_does_not_spoil_the_check():
+    def answer(query, key, mask=None):
+        result = right(query, key, mask)
+        query.zero_(), key.fill_(7.0)
+        return result
+
+    feedback = exercises.check("2.1", answer)
+    assert feedback.status == "right" and "changes its argument query in place" in feedback.text
+    assert exercises.check("2.1", right).text.count("\n") == 0
+    example = exercises.example("2.1")
+    example["query"].zero_()
+    assert exercises.example("2.1")["query"].abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda w: w * 0 + 0.25, "Every number is 0.250"),
+        (lambda w: w / math.sqrt(2), "times the right one"),
+        (lambda w: w + 0.02, "Every number is too large by 0.020"),
+        (lambda w: w.flip(-1), "in reverse order along axis -1"),
+        (lambda w: w.roll(1, -1), "moved by one place along axis -1"),
+        (lambda w: w.unsqueeze(-1), "with an axis of size 1 too many"),
+        (lambda w: w.flatten(), "in another shape"),
+        (lambda w: w.mT, "axes 0 and 1 exchanged"),
+        (lambda w: w.half(), "Half precision"),
+        (lambda w: w.sqrt(), "Your rows sum to "),
+        (lambda w: w * (1 + torch.arange(w.size(-2)))[:, None], "Your rows sum to "),
+        (lambda w: torch.where(torch.arange(w.size(-1)) == 0, w * 1.01, w), "Your rows sum"),
+        (lambda w: w * math.nan, "NaN"),
+        (lambda w: w.log(), None),
+        (lambda w: (w > 0.3).long(), "should be floating point"),
+        (lambda w: w > 0.3, "should be floating point"),
+        (lambda w: w.to(torch.complex64), "should be floating point"),
+        (lambda w: w.numpy(), "A tensor was wanted (torch.from_numpy"),
+        (lambda w: w.tolist(), "A tensor was wanted, yours is a list"),
+        (lambda w: (w, w), "A tensor was wanted, yours is a tuple"),
+        (lambda w: "weights", "A tensor was wanted, yours is a str"),
+        (lambda w: w.to_sparse(), None),
+        (lambda w: w[..., :0], "The shape should be [2, 3]"),
+    ],
+)
+def test_an_unknown_mistake_is_compared_with_the_right_answer(change, said):
+    feedback = check(change)
+    assert not feedback and feedback.misconception is None
+    assert said is None or said in feedback.text, feedback
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [(2.5, "2.500 times the right ones"), (1 / 3, "0.333"), (1 / 4**0.25, "0.707 = 1/sqrt(2), 2 being")],
+)
+def test_a_wrong_scale_inside_the_softmax_is_found(scale, said):
+    feedback = exercises.check("2.1", lambda q, k, mask=None: right(q * scale, k, mask))
+    assert "softmax of scores that are" in feedback.text and said in feedback.text
+
+
+def test_what_fails_is_narrowed_down():
+    def unscaled_mask(query, key, mask=None):
+        weights = right(query, key)
+        return weights if mask is None else weights + ~mask * 0.3
+
+    def first_two_axes(query, key, mask=None):
+        return right(query, key, mask) if query.dim() == 2 else right(query, key, mask) * 2
+
+    assert "Without mask all is right" in exercises.check("2.1", unscaled_mask).text
+    assert "Without batch dimensions all is right" in exercises.check("2.1", first_two_axes).text
+
+
+def test_two_mistakes_at_once_are_told_apart():
+    def unscaled_and_ignoring_empty_rows(query, key, mask=None):
+        scores = query @ key.mT
+        return (scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(-1)
+
+    feedback = exercises.check("2.1", unscaled_and_ignoring_empty_rows)
+    assert feedback.status == "wrong" and "aren't divided by sqrt(d_k)" in " ".join(feedback.text.split())
+    assert "of the 6 inputs that come out wrong" in feedback.text
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), SystemExit(1), RecursionError(), AssertionError("no")])
+def test_an_error_is_reported_and_stops_nothing(error):
+    def answer(query, key, mask=None):
+        raise error
+
+    feedback = exercises.check("2.1", answer)
+    assert feedback.status == "error" and type(error).__name__ in feedback.text
+
+
+def test_an_error_on_some_inputs_is_shown_with_the_input():
+    feedback = exercises.check("2.1", lambda query, key: right(query, key))
+    assert "takes 2 positional arguments but 3 were given" in feedback.text
+    assert 'attention_weights(*exercises.example("2.1", "padding mask").values())' in feedback.text
+
+
+def test_a_result_in_place_of_the_function_is_explained():
+    feedback = exercises.check("2.1", torch.zeros(2, 3))
+    assert feedback.status == "error" and "pass attention_weights itself" in feedback.text
+
+
+def test_an_answer_that_knows_the_public_inputs_fails_on_fresh_ones():
+    exercise = store.load("2.1")
+
+    def remembered(query, key, mask=None):
+        for case, outcome in zip(exercise.cases, exercise.right, strict=True):
+            if case.inputs["query"].equal(query):
+                return outcome.value
+        return query @ key.mT
+
+    feedback = exercises.check("2.1", remembered)
+    assert not feedback and "on other numbers" in feedback.text
+
+
+def test_feedback_reads_the_same_each_time():
+    texts = {repr(check(lambda w: w.flip(-1))) for _ in range(2)}
+    assert len(texts) == 1 and "-0.000" not in texts.pop()
+
+
+def test_unknown_numbers_are_named():
+    with pytest.raises(ValueError, match="must be one of 2.1, .*got '9.9'"):
+        exercises.check("9.9", right)
+    with pytest.raises(ValueError, match="'small'.*got 'huge'"):
+        exercises.example("2.1", "huge")
+
+
+def test_an_open_question_shows_what_is_looked_for():
+    feedback = exercises.check("2.6", "Too small, by 2.83.")
+    assert feedback.status == "open" and not feedback
+    assert "4 words" in feedback.text and "1 point:" in feedback.text
+
+
+# the kinds that chapter 02 has no exercise of
+
+
+class Affine(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return nn.functional.dropout(self.linear(x), 0.5, self.training)
+
+
+class Own(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.W, self.b = nn.Parameter(torch.empty(width, width)), nn.Parameter(torch.empty(width))
+
+    def forward(self, x):
+        return x @ self.W.T + self.b
+
+
+class Transposed(Own):
+    def forward(self, x):
+        return x @ self.W + self.b
+
+
+def module_exercise() -> Exercise:
+    state = {"linear.weight": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "linear.bias": torch.tensor([0.5, -0.5])}
+    case = Case("small", {"x": torch.tensor([[1.0, -2.0]])}, {"width": 2}, state)
+    names = {"linear.weight": "W", "linear.bias": "b"}
+    wrong, _ = protocols.run("module", Transposed, case, names)
+    reference, _ = protocols.run("module", Affine, case)
+    about = {"id": "9.1", "title": "affine", "points": 1, "minutes": 1, "difficulty": 1}
+    known = (KnownMistake("transposed", "It's transposed.", (wrong,)),)
+    made = Exercise(
+        **about, kind="module", entry="Affine", tolerance=1e-4, cases=(case,), right=(reference,), wrong=known
+    )
+    return store.parsed(store.written(made))
+
+
+def test_a_module_is_given_its_parameters_under_its_own_names():
+    exercise, names = module_exercise(), {"linear.weight": "W", "linear.bias": "b"}
+    assert checking.judge(exercise, Affine)
+    assert checking.judge(exercise, Own, names)
+    assert checking.judge(exercise, Transposed, names).misconception == "transposed"
+    assert "pass Affine itself" in checking.judge(exercise, Affine(2)).text
+    feedback = checking.judge(exercise, Own)
+    assert feedback.status == "error" and "got W [2, 2], b [2]" in feedback.text and "names=" in feedback.text
+
+
+def test_an_error_must_be_of_its_class_and_say_enough():
+    case = Case("negative", {"x": -1}, mentions=("-1",))
+    outcome = Outcome(errors=("ValueError", "Exception", "BaseException"), message="-1")
+    about = {"id": "9.2", "title": "root", "points": 1, "minutes": 1, "difficulty": 1}
+    exercise = Exercise(**about, kind="error", entry="root", tolerance=1e-4, cases=(case,), right=(outcome,))
+
+    def raising(error):
+        def answer(x):
+            raise error
+
+        return answer
+
+    class Special(ValueError):
+        pass
+
+    assert checking.judge(exercise, raising(ValueError("x must be at least 0, got -1")))
+    assert checking.judge(exercise, raising(Special("got -1")))
+    assert not checking.judge(exercise, raising(ValueError("wrong")))
+    assert not checking.judge(exercise, raising(TypeError("got -1")))
+    assert "expected  ValueError, whose text holds -1" in checking.judge(exercise, lambda x: 0.0).text
+
+
+# a reader's own part in the library
+
+
+def test_an_answer_takes_the_librarys_place_until_reset():
+    calls = []
+
+    def mine(query, key, mask=None):
+        calls.append(query.shape)
+        return right(query, key, mask)
+
+    x = torch.randn(2, 5, 8)
+    layer = MultiHeadAttention(8, 2)
+    before = layer(x, x)
+    swap = exercises.use(attention_weights=mine)
+    assert swap.used == ("attention_weights",) == exercises.in_use()
+    assert repr(swap) == "The library now runs on your own attention_weights."
+    calls.clear()
+    torch.testing.assert_close(layer(x, x), before)
+    assert calls == [torch.Size([2, 2, 5, 4])]
+    exercises.reset()
+    layer(x, x)
+    assert len(calls) == 1 and exercises.in_use() == ()
+
+
+def test_as_a_context_manager_it_ends_with_the_block():
+    own = attention.attention_weights
+    with exercises.use(attention_weights=right):
+        assert attention.attention_weights is right
+        with exercises.use(attention_weights=lambda *a: right(*a)):
+            assert attention.attention_weights is not right
+        assert attention.attention_weights is right
+    assert attention.attention_weights is own and exercises.in_use() == ()
+    with pytest.raises(KeyError), exercises.use(attention_weights=right):
+        raise KeyError
+    assert attention.attention_weights is own
+
+
+@pytest.mark.parametrize("answer", [stub, None, lambda q, k, m=None: (q @ k.mT).softmax(-1)])
+def test_an_answer_that_isnt_right_is_refused_with_its_feedback(answer):
+    own = attention.attention_weights
+    swap = exercises.use(attention_weights=answer)
+    assert attention.attention_weights is own and swap.used == ()
+    assert "keeps its own attention_weights" in repr(swap) and "2.1 not" in repr(swap)
+    with pytest.raises(ValueError, match="must pass its check"), swap:
+        pass
+
+
+def test_an_answer_that_calls_what_it_replaces_is_refused():
+    own = attention.attention_weights
+    swap = exercises.use(attention_weights=lambda q, k, m=None: attention.attention_weights(q, k, m))
+    assert attention.attention_weights is own and "it calls the library's attention_weights" in repr(swap)
+
+
+@pytest.mark.parametrize("cut", [lambda w: w.detach(), lambda w: torch.tensor(w.tolist())])
+def test_an_answer_that_cannot_learn_is_refused(cut):
+    answer = lambda *arguments: cut(right(*arguments))  # noqa: E731
+    assert exercises.check("2.1", answer)
+    assert "no gradient flows" in repr(exercises.use(attention_weights=answer))
+
+
+def test_unknown_pieces_are_named():
+    with pytest.raises(ValueError, match="can be replaced are attention_weights.*, got attention_wieghts"):
+        exercises.use(attention_wieghts=right)
+
+
+def test_the_fast_forms_do_not_pass_a_readers_part_by():
+    calls = []
+
+    def mine(query, key, mask=None):
+        calls.append(1)
+        return right(query, key, mask)
+
+    x, layer = torch.randn(2, 5, 8), MultiHeadAttention(8, 2)
+    with fast.enabled():
+        assert attention.attend is fast.attend
+        with pytest.raises(ValueError, match="before fast.enabled"):
+            exercises.use(attention_weights=mine)
+    exercises.use(attention_weights=mine)
+    calls.clear()
+    clear = attention.attend
+    with fast.enabled():
+        layer(x, x)
+        assert calls == [1] and attention.attend is clear
+    exercises.reset()
+    with fast.enabled():
+        layer(x, x)
+    assert calls == [1] and attention.attend is clear
+
+
+# values
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.tensor([[0.5, -math.inf], [math.nan, 1e-30]]),
+        torch.zeros(0, 3),
+        torch.tensor(True),
+        torch.arange(4),
+        (torch.ones(2), None, 3, 2.5, True, "word"),
+        {"a": torch.ones(1), "b": (1, 2)},
+        math.inf,
+    ],
+)
+def test_what_is_written_is_read_back(value):
+    back = values.decode(values.encode(value))
+    if isinstance(value, dict):
+        back, value = tuple(back.values()), tuple(value.values())
+    assert values.same(back, value, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted"),
+    [
+        (torch.ones(2), torch.ones(3)),
+        (torch.ones(2), torch.ones(2, 1)),
+        (torch.ones(2).bool(), torch.ones(2)),
+        (torch.ones(2), torch.ones(2, dtype=torch.long)),
+        (torch.tensor([math.nan]), torch.zeros(1)),
+        (True, 1.0),
+        (1, True),
+        (np.ones(2), torch.ones(2)),
+        ((torch.ones(2),), (torch.ones(2), torch.ones(2))),
+    ],
+)
+def test_unlike_values_are_not_the_same(got, wanted):
+    assert not values.same(got, wanted, 1.0)
+
+
+def test_values_of_another_kind_cannot_be_stored():
+    with pytest.raises(TypeError, match="tensors, numbers or strings, got set"):
+        values.encode({1, 2})
+
+
+# the tool that makes the values
+
+
+def planted(**changes) -> Probe:
+    probe = next(d for d in exercise_data.probes() if d.id == "2.1")
+    fields = {name: getattr(probe, name) for name in probe.__dataclass_fields__} | changes
+    return Probe(**fields)
+
+
+def test_inputs_that_saturate_the_softmax_are_found_out():
+    def saturated(seed: int) -> list[Case]:
+        key = torch.eye(4)
+        return [Case("saturated", {"query": 1000 * key, "key": key})]
+
+    found = exercise_data.confusions(planted(cases=saturated), exercise_data.built(planted(cases=saturated)))
+    assert any('"no scale" and the right answer differ by less' in problem for problem in found)
+
+
+def test_a_tolerance_too_wide_is_found_out():
+    probe = planted(tolerance=0.2)
+    found = exercise_data.confusions(probe, exercise_data.built(probe))
+    assert any("half as large would pass" in problem for problem in found)
+
+
+def test_a_wrong_reference_is_found_out_by_the_right_answers():
+    probe = planted(reference=lambda q, k, m=None: right(q, k, m) * 0.99)
+    found = exercise_data.confusions(probe, exercise_data.built(probe))
+    assert any("loop must be accepted" in problem for problem in found)
+
+
+def test_files_are_compared_up_to_the_last_digits():
+    text = store.written(store.load("2.1"))
+    number = re.search(r"0\.\d{6,}", text).group(0)
+    assert exercise_data.alike(text, text.replace(number, str(float(number) * (1 + 1e-7))))
+    assert not exercise_data.alike(text, text.replace(number, str(float(number) * 1.01)))
+    assert not exercise_data.alike(text, text.replace("softmax", "hardmax"))
+
+
+def test_stale_missing_and_orphaned_files_are_found_and_mended(tmp_path):
+    folder = tmp_path / "solutions" / "02_attention"
+    folder.mkdir(parents=True)
+    (folder / "probes.py").write_text((ROOT / "solutions" / "02_attention" / "probes.py").read_text(encoding="utf-8"))
+    assert any(problem.endswith("2.1.json: missing") for problem in exercise_data.problems(tmp_path))
+    assert exercise_data.main(["--write"], tmp_path) == 0
+    data = tmp_path / "transformer_lib" / "exercise_data"
+    (data / "2.2.json").write_text((data / "2.2.json").read_text(encoding="utf-8").replace("tanh", "sinh"))
+    (data / "9.9.json").write_text("{}")
+    found = exercise_data.problems(tmp_path)
+    assert len(found) == 2 and "2.2.json: stale" in found[0] and "9.9.json: no probes" in found[1]
+    assert exercise_data.write(tmp_path) == ["transformer_lib/exercise_data/2.2.json: written"]
+
+
+# the notebooks
+
+
+def ran(path) -> dict[str, object]:
+    """Run a notebook's code cells here; return each cell's id -> the value that its last line has."""
+    space: dict[str, object] = {}
+    found = {}
+    for cell in cells.read(path).cells:
+        if cell.cell_type == "code":
+            *statements, last = cells.tree(cell.source).body
+            value = hasattr(last, "value") and type(last).__name__ == "Expr"
+            exec(compile(ast.Module(statements if value else [*statements, last], []), cell.id, "exec"), space)
+            if value:
+                found[cell.id] = eval(compile(ast.Expression(last.value), cell.id, "eval"), space)
+    return found
+
+
+def checks(path) -> dict[str, exercises.Feedback]:
+    return {name: value for name, value in ran(path).items() if isinstance(value, exercises.Feedback)}
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.parent.name)
+def test_a_solution_notebook_passes_every_check(path):
+    found = checks(path)
+    numbers = {d.id for d in exercise_data.load(path.with_name("probes.py")).PROBES}
+    assert {feedback.exercise for feedback in found.values()} == numbers
+    assert all(feedback.status == "right" for feedback in found.values()), found
+
+
+@pytest.mark.parametrize("path", STUBS, ids=lambda path: path.parent.name)
+def test_an_exercise_notebook_runs_to_its_end_with_every_stub_failing_softly(path, capsys):
+    found = checks(path)
+    solution = ROOT / "solutions" / path.parent.name / "probes.py"
+    assert {feedback.exercise for feedback in found.values()} == {d.id for d in exercise_data.load(solution).PROBES}
+    assert all(feedback.status == "not attempted yet" for feedback in found.values()), found
+    assert exercises.in_use() == ()
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.parent.name)
+def test_a_notebook_is_in_nbgraders_format_with_the_probes_points(path):
+    notebook = cells.read(path)
+    MetadataValidatorV3().validate_nb(notebook)
+    graded = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
+    module = exercise_data.load(path.with_name("probes.py"))
+    points = {d.id: d.points for d in (*module.PROBES, *module.QUESTIONS)}
+    written = {
+        c.metadata.nbgrader.grade_id.partition("-")[2].replace("-", "."): c.metadata.nbgrader.points for c in graded
+    }
+    assert written == points
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.parent.name)
+def test_each_entry_is_defined_in_the_notebook_and_each_exercise_says_what_it_takes(path):
+    notebook = cells.read(path)
+    text = "\n".join(cell.source for cell in notebook.cells)
+    module = exercise_data.load(path.with_name("probes.py"))
+    for probe in module.PROBES:
+        assert f"def {probe.entry}(" in text or f"class {probe.entry}(" in text
+        assert f"## Exercise {probe.id}: {probe.title}" in text
+    for asked in (*module.PROBES, *module.QUESTIONS):
+        assert f"*{asked.minutes} minutes, " in text and f"{asked.points} points.*" in text
+    hints = text.count("<details><summary>Hint ")
+    assert hints == 2 * len(module.PROBES)
+    for question in module.QUESTIONS:
+        assert f"**Answer {question.id}**" in text
+        assert all(f"- {points} point: {line}" in text for points, line, _ in question.rubric)
+
+
+@pytest.mark.parametrize("path", STUBS, ids=lambda path: path.parent.name)
+def test_no_solution_is_left_in_an_exercise_notebook(path):
+    text = "\n".join(cell.source for cell in cells.read(path).cells)
+    assert "SOLUTION" not in text and "logaddexp(logsum_a" not in text
+    assert text.count('raise NotImplementedError("not attempted yet")') >= 5
