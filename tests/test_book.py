@@ -177,7 +177,8 @@ def test_launch_buttons_lead_to_files_of_this_tree_or_are_not_there(pages):
 def test_an_address_puts_a_button_that_leads_to_its_notebook_on_every_chapter(tmp_path):
     settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     settings["repository"] |= {"url": "https://github.com/someone/a-course", "branch": "trunk"}
-    settings["sphinx"]["local_extensions"] = dict.fromkeys(("book_site", "figure_alt"), str(ROOT / "book" / "_ext"))
+    ours = settings["sphinx"]["local_extensions"]
+    settings["sphinx"]["local_extensions"] = {name: str(ROOT / path) for name, path in ours.items()}
     config = tmp_path / "_config.yml"
     config.write_text(yaml.safe_dump(settings), encoding="utf-8")
     html = build(tmp_path, "--config", str(config))
