@@ -96,20 +96,23 @@ def pages(html) -> dict[str, Page]:
 
 
 def toc_files() -> list[str]:
+    """Return the names of all pages in the table of contents, as `folder/name`."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    return [toc["root"], *(entry["file"] for part in toc["parts"] for entry in part["chapters"])]
+    chapters = [chapter for part in toc["parts"] for chapter in part["chapters"]]
+    return [toc["root"], *(entry["file"] for top in chapters for entry in (top, *top.get("sections", ())))]
 
 
 def test_every_chapter_is_in_the_table_of_contents_and_every_entry_has_its_page(pages):
-    notebooks = {f"notebooks/{path.stem}" for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert notebooks <= set(toc_files())
+    found = [*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("exercises/*/*.ipynb")]
+    assert {path.relative_to(ROOT).with_suffix("").as_posix() for path in found} <= set(toc_files())
     assert {f"{name}.html" for name in toc_files()} <= set(pages)
 
 
 def test_every_module_of_the_library_is_on_the_api_page(pages):
-    modules = {f"module-transformer_lib.{path.stem}" for path in (ROOT / "transformer_lib").glob("[a-z]*.py")}
-    assert "module-transformer_lib.attention" in modules
-    assert modules <= pages["book/api.html"].ids()
+    files = [*(ROOT / "transformer_lib").glob("[a-z]*.py"), *(ROOT / "transformer_lib").glob("*/__init__.py")]
+    names = {path.parent.name if path.name == "__init__.py" else path.stem for path in files}
+    assert {"attention", "masks", "model"} <= names
+    assert {f"module-transformer_lib.{name}" for name in names} <= pages["book/api.html"].ids()
 
 
 def test_no_page_loads_anything_from_another_host(pages):

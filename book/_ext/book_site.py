@@ -1,5 +1,6 @@
 """What this book needs of Sphinx beyond its settings: no dead buttons, no outside scripts, a complete API page."""
 
+import importlib
 import pkgutil
 import re
 from pathlib import Path
@@ -35,9 +36,11 @@ def _is_thebe(script) -> bool:
 
 
 def public_modules() -> list[str]:
-    """Return the names of the library's modules and packages, without those that begin with an underscore."""
-    found = pkgutil.walk_packages(transformer_lib.__path__, "transformer_lib.")
-    return sorted(module.name for module in found if "._" not in module.name)
+    """Return the library's modules by name. A package that says in `__all__` what it offers stands for its modules."""
+    found = [module.name for module in pkgutil.walk_packages(transformer_lib.__path__, "transformer_lib.")]
+    closed = [name for name in found if hasattr(importlib.import_module(name), "__all__")]
+    inside = {name for name in found for package in closed if name.startswith(f"{package}.")}
+    return sorted(name for name in found if "._" not in name and name not in inside)
 
 
 def list_modules(app, docname, source) -> None:
