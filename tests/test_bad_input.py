@@ -21,6 +21,7 @@ from transformer_lib import (
     checkpoints,
     encoder_decoder,
     fast,
+    fast_loss,
     layers,
     masks,
     model,
@@ -31,7 +32,7 @@ from transformer_lib import (
 from transformer_lib.data import Batch
 
 MODULES = [*(name for name in floors.CHAPTER if importlib.util.find_spec(f"transformer_lib.{name}")), "training"]
-MODULES += ["checkpoints", "fast"]
+MODULES += ["checkpoints", "fast", "fast_loss"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ SIZES: dict[str, tuple[Callable, dict[str, int]]] = {
     "model.TransformerConfig": (lambda **sizes: replace(CONFIG, **sizes), {"vocabulary": 9, "d_model": 8, "heads": 2, "d_ff": 12, "layers": 1, "max_length": 6}),
     "training.noam_rate": (training.noam_rate, {"step": 1, "d_model": 8, "warmup": 5}),
     "training.linear_tail": (training.linear_tail, {"step": 1, "steps": 5, "tail": 2}),
-    "fast.linear_loss": (lambda chunk: fast.linear_loss(x(2, 3), x(9, 3), ids(2), chunk=chunk), {"chunk": 4}),
+    "fast_loss.linear_loss": (lambda chunk: fast_loss.linear_loss(x(2, 3), x(9, 3), ids(2), chunk=chunk), {"chunk": 4}),
 }
 NOT_NEGATIVE: dict[str, tuple[Callable, dict[str, int]]] = {
     "masks.causal_mask": (lambda past: masks.causal_mask(2, past), {"past": 0}),
@@ -118,7 +119,7 @@ RATES: dict[str, tuple[Callable, str]] = {
     "training.translation_loss": (lambda value: training.translation_loss(translator(), batch(), value), "smoothing"),
     "training.evaluate": (lambda value: training.evaluate(translator(), [batch()], value), "smoothing"),
     "fast.dropout": (lambda value: fast.dropout(x(3), value), "probability"),
-    "fast.linear_loss": (lambda value: fast.linear_loss(x(2, 3), x(9, 3), ids(2), value), "smoothing"),
+    "fast_loss.linear_loss": (lambda value: fast_loss.linear_loss(x(2, 3), x(9, 3), ids(2), value), "smoothing"),
     "fast.translation_loss": (lambda value: fast.translation_loss(translator(), batch(), value), "smoothing"),
 }
 
@@ -246,6 +247,11 @@ bad("multi_head.MultiHeadAttention.forward", "cache is a list", TypeError, lambd
 bad("multi_head.MultiHeadAttention.keys_and_values", "narrow memory", ValueError, lambda: HEADS.keys_and_values(x(2, 3, 6)), "memory", "8", "[2, 3, 6]")
 bad("multi_head.MultiHeadAttention.keys_and_values", "integers", TypeError, lambda: HEADS.keys_and_values(ids(2, 3, 8)), "memory", "floating point", "int64")
 bad("multi_head.MultiHeadAttention.keys_and_values", "no batch", ValueError, lambda: HEADS.keys_and_values(x(3, 8)), "dimensions", "[3, 8]")
+for name, call in {"multi_head.attend_with_bias": lambda q, k, bias: multi_head.attend_with_bias(q, k, k, None, bias)}.items():
+    bad(name, "bias of another length", ValueError, lambda f=call: f(x(1, 2, 3, 4), x(1, 2, 5, 4), x(3, 3)), "bias", "[1, 2, 3, 5]", "[3, 3]")
+    bad(name, "bias for more heads", ValueError, lambda f=call: f(x(1, 2, 3, 4), x(1, 2, 5, 4), x(4, 3, 5)), "bias", "[1, 2, 3, 5]", "[4, 3, 5]")
+    bad(name, "other d_k", ValueError, lambda f=call: f(x(1, 2, 3, 4), x(1, 2, 5, 6), None), "d_k", "4", "6")
+    bad(name, "a number as bias", TypeError, lambda f=call: f(x(1, 2, 3, 4), x(1, 2, 5, 4), 1.0), "bias", "tensor", "float")
 bad("multi_head.KeyValueCache.__call__", "another batch", ValueError, lambda: HEADS(x(2, 1, 8), x(2, 1, 8), None, used_cache()), "[3, 2]", "[2, 2]")
 bad("multi_head.MemoryCache.__call__", "another batch", ValueError, lambda: HEADS(x(2, 1, 8), x(2, 1, 8), None, used_cache(multi_head.MemoryCache)), "batch", "[2, ", "[3, ")
 bad("multi_head.KeyValueCache.select", "rows outside", ValueError, lambda: used_cache().select(torch.tensor([0, 3])), "row numbers from 0 to 2", "0 to 3")
@@ -321,6 +327,8 @@ for name, word, call in (
     bad(name, f"empty batch of {word}", ValueError, lambda f=call: f(ids(0, 3)), word, "not be empty", "[0, 3]")
     bad(name, f"{word} of no token", ValueError, lambda f=call: f(ids(2, 0)), word, "not be empty", "[2, 0]")
     bad(name, f"{word} too long", ValueError, lambda f=call: f(ids(2, 7)), "6 positions", "7")
+bad("model.start_from_glorot", "a list of modules", TypeError, lambda: model.start_from_glorot([torch.nn.Linear(2, 2)]), "Module", "list")
+bad("model.layer_stack", "a dictionary", TypeError, lambda: model.layer_stack(encoder_decoder.EncoderLayer, {"d_model": 8}), "config", "TransformerConfig", "dict")
 bad("model.Transformer.forward", "other batches", ValueError, lambda: TRANSFORMER(ids(2, 3), ids(3, 3)), "batch", "[3, ", "[2, ")
 bad("model.Transformer.decode", "memory of another source", ValueError, lambda: TRANSFORMER.decode(ids(2, 3), x(2, 4, 8), ids(2, 5)), "[2, 2, 3, 4]", "[2, 1, 1, 5]")
 bad("model.Transformer.decode", "source of vectors", TypeError, lambda: TRANSFORMER.decode(ids(2, 3), x(2, 4, 8), x(2, 4)), "integer", "float32")
@@ -385,12 +393,16 @@ bad("checkpoints.load_checkpoint", "a foreign file", ValueError, lambda: checkpo
 
 bad("fast.dropout", "integers", TypeError, lambda: fast.dropout(ids(3), 0.1), "x", "floating point", "int64")
 bad("fast.dropout", "a list", TypeError, lambda: fast.dropout([1.0], 0.1), "x", "tensor", "list")
-bad("fast.linear_loss", "label outside", ValueError, lambda: fast.linear_loss(x(2, 3), x(9, 3), 9 * ids(2)), "labels", "0 to 8", "9")
-bad("fast.linear_loss", "other width", ValueError, lambda: fast.linear_loss(x(2, 3), x(9, 4), ids(2)), "x", "4", "[2, 3]")
-bad("fast.linear_loss", "a label too many", ValueError, lambda: fast.linear_loss(x(2, 3), x(9, 3), ids(3)), "one row per label", "[2, 3]", "[3]")
-bad("fast.linear_loss", "labels of floats", TypeError, lambda: fast.linear_loss(x(2, 3), x(9, 3), x(2)), "labels", "integer", "float32")
-bad("fast.linear_loss", "a list", TypeError, lambda: fast.linear_loss([[1.0]], x(9, 1), ids(1)), "x", "tensor", "list")
-bad("fast.linear_loss", "a label as a list", TypeError, lambda: fast.linear_loss(x(1, 3), x(9, 3), [1]), "labels", "Tensor", "list")
+bad("fast.packed_attention", "narrow x", ValueError, lambda: fast.packed_attention(HEADS, x(2, 3, 6), x(2, 3, 8)), "x", "8", "[2, 3, 6]")
+bad("fast.packed_attention", "another module", TypeError, lambda: fast.packed_attention(torch.nn.Identity(), x(2, 3, 8), x(2, 3, 8)), "MultiHeadAttention", "Identity")
+bad("fast.packed_attention", "mask of numbers", TypeError, lambda: fast.packed_attention(HEADS, x(2, 3, 8), x(2, 3, 8), x(3, 3)), "boolean", "float32")
+bad("fast.packed_attention", "a cache's kind of position", ValueError, lambda: fast.packed_attention(multi_head.MultiHeadAttention(8, 2, position=type("Turned", (positional.PositionScheme,), {})()), x(2, 3, 8), x(2, 3, 8)), "position scheme", "Turned")
+bad("fast_loss.linear_loss", "label outside", ValueError, lambda: fast_loss.linear_loss(x(2, 3), x(9, 3), 9 * ids(2)), "labels", "0 to 8", "9")
+bad("fast_loss.linear_loss", "other width", ValueError, lambda: fast_loss.linear_loss(x(2, 3), x(9, 4), ids(2)), "x", "4", "[2, 3]")
+bad("fast_loss.linear_loss", "a label too many", ValueError, lambda: fast_loss.linear_loss(x(2, 3), x(9, 3), ids(3)), "one row per label", "[2, 3]", "[3]")
+bad("fast_loss.linear_loss", "labels of floats", TypeError, lambda: fast_loss.linear_loss(x(2, 3), x(9, 3), x(2)), "labels", "integer", "float32")
+bad("fast_loss.linear_loss", "a list", TypeError, lambda: fast_loss.linear_loss([[1.0]], x(9, 1), ids(1)), "x", "tensor", "list")
+bad("fast_loss.linear_loss", "a label as a list", TypeError, lambda: fast_loss.linear_loss(x(1, 3), x(9, 3), [1]), "labels", "Tensor", "list")
 
 # fmt: on
 

@@ -16,9 +16,9 @@ FLOORS = [
     ["checks", "files"],  # guards that raise, files written all or nothing
     ["attention", "masks", "positional", "baselines", "tokeniser"],  # floor 0
     ["data"],
-    ["fast", "toy_grammar", "multi30k"],
+    ["fast_loss", "toy_grammar", "multi30k"],
     ["multi_head", "toy"],  # floor 1
-    ["layers"],  # floor 2
+    ["layers", "fast"],  # floor 2
     ["encoder_decoder"],
     ["model"],  # floor 3
     ["checkpoints", "decoding"],

@@ -3,17 +3,20 @@
 `enabled()` puts them in; outside it the clear forms run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partialmethod
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from transformer_lib import attention, checks
+from transformer_lib import attention, checks, fast_loss, multi_head
 from transformer_lib.data import PADDING, Batch
+from transformer_lib.multi_head import KeyValueCache, MultiHeadAttention, merge_heads
+from transformer_lib.positional import PositionScheme
 
 FUSED_FROM = 512  # keys: on a CPU fused attention's backward is slower below about this length
 
@@ -46,6 +49,38 @@ def attend(
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
+def packed_attention(
+    module: MultiHeadAttention,
+    x: Float[Tensor, "batch query d_model"],
+    memory: Float[Tensor, "batch key d_model"],
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "batch query d_model"]:
+    """Return what `MultiHeadAttention.forward` returns without a cache and a position scheme.
+
+    Queries, keys and values of self-attention come from one matrix product, keys and values otherwise.
+
+    Raises:
+        TypeError: `module` is another module, a dtype is not the weights', or the mask is not boolean.
+        ValueError: shapes don't fit together, or the module has a position scheme.
+    """
+    checks.instance(MultiHeadAttention, module=module)
+    if type(module.position) is not PositionScheme:
+        raise ValueError(f"the module must have no position scheme, got {type(module.position).__name__}")
+    checks.fits(module.query.weight, x=x, memory=memory)
+    if x is memory:
+        query, key, value = _packed([module.query, module.key, module.value], x, module.heads)
+    else:
+        (query,) = _packed([module.query], x, module.heads)
+        key, value = _packed([module.key, module.value], memory, module.heads)
+    return module.output(merge_heads(attention.attend(query, key, value, mask)))
+
+
+def _packed(maps: list[nn.Linear], x: Tensor, heads: int) -> Tensor:
+    weight = torch.cat([part.weight for part in maps])
+    bias = None if maps[0].bias is None else torch.cat([part.bias for part in maps])
+    return F.linear(x, weight, bias).unflatten(-1, (len(maps), heads, -1)).permute(2, 0, 3, 1, 4)
+
+
 def dropout(x: Float[Tensor, "..."], probability: float) -> Float[Tensor, "..."]:
     """Drop elements with one random byte each: the probability is rounded to the nearest 256th below 1.
 
@@ -65,61 +100,6 @@ def dropout(x: Float[Tensor, "..."], probability: float) -> Float[Tensor, "..."]
     return x * keep.mul(torch.tensor(256 / (256 - threshold), dtype=x.dtype))
 
 
-class _LinearLoss(torch.autograd.Function):
-    """Smoothed cross-entropy of x @ table.T in chunks of rows: the gradient is computed along the way."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, table: Tensor, labels: Tensor, smoothing: float, chunk: int) -> Tensor:
-        dtype = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
-        narrow, rows = table.to(dtype), x.to(dtype)
-        total = x.new_zeros((), dtype=torch.float32)
-        grad_x, grad_table = torch.empty_like(rows), torch.zeros_like(table, dtype=torch.float32)
-        for start in range(0, len(labels), chunk):
-            part, label = rows[start : start + chunk], labels[start : start + chunk, None]
-            logits = (part @ narrow.T).float()
-            log_total = logits.logsumexp(dim=-1, keepdim=True)
-            total += (log_total - (1 - smoothing) * logits.gather(1, label)).sum() - smoothing * logits.mean(1).sum()
-            grad = logits.sub_(log_total).exp_().sub_(smoothing / logits.size(1))
-            grad.scatter_add_(1, label, grad.new_full((len(label), 1), smoothing - 1))
-            grad = grad.to(dtype)
-            torch.mm(grad, narrow, out=grad_x[start : start + chunk])
-            grad_table += grad.T @ part
-        ctx.save_for_backward(grad_x.to(x.dtype).div_(len(labels)), grad_table.div_(len(labels)).to(table.dtype))
-        return total / len(labels)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_x, grad_table = ctx.saved_tensors
-        return grad * grad_x, grad * grad_table, None, None, None
-
-
-def linear_loss(
-    x: Float[Tensor, "token d_model"],
-    table: Float[Tensor, "vocabulary d_model"],
-    labels: Int[Tensor, " token"],
-    smoothing: float = 0.1,
-    chunk: int = 256,
-) -> Float[Tensor, ""]:
-    """Return the smoothed cross-entropy of the logits x @ table.T, without ever holding all of them.
-
-    Args:
-        chunk: rows of logits held at a time.
-
-    Raises:
-        TypeError: a dtype is wrong, or `chunk` is not an integer.
-        ValueError: shapes don't fit together, a label is outside the vocabulary, or a number is out of range.
-    """
-    checks.probability(smoothing=smoothing)
-    checks.positive(chunk=chunk)
-    checks.tensors(2, x=x, table=table)
-    checks.instance(Tensor, labels=labels)
-    checks.fits(table, x=x)
-    checks.tokens(len(table), labels=labels[None])
-    if x.shape[:-1] != labels.shape:
-        raise ValueError(f"x must have one row per label, got {checks.shape(x)} and {checks.shape(labels)}")
-    return _LinearLoss.apply(x, table, labels, smoothing, chunk)
-
-
 def translation_loss(model: nn.Module, batch: Batch, smoothing: float = 0.1) -> Float[Tensor, ""]:
     """Return what `training.translation_loss` returns, computing logits for real tokens only, in chunks.
 
@@ -132,7 +112,7 @@ def translation_loss(model: nn.Module, batch: Batch, smoothing: float = 0.1) -> 
     real = batch.labels != PADDING
     if not real.any():
         raise ValueError(f"at least one label must not be padding ({PADDING}), got {checks.shape(real)} that are")
-    return linear_loss(vectors[real], model.embedding.table, batch.labels[real], smoothing)
+    return fast_loss.linear_loss(vectors[real], model.embedding.table, batch.labels[real], smoothing)
 
 
 @contextmanager
@@ -141,16 +121,32 @@ def enabled() -> Iterator[None]:
 
     Attention stays as it is where a piece of it has been replaced (`exercises.use`), which the fast form would pass by.
     """
-    clear_attend, clear_dropout = attention.attend, nn.Dropout.forward
-    pieces = (attention.attend, attention.attention_weights, attention.attention_scores, attention.masked_softmax)
-    if all(piece.__module__ == attention.__name__ for piece in pieces):
+    before = attention.attend, nn.Dropout.forward, MultiHeadAttention.forward
+    if _untouched(attention, "attend", "attention_weights", "attention_scores", "masked_softmax"):
         attention.attend = attend
-
-    def forward(module: nn.Dropout, x: Tensor) -> Tensor:
-        return dropout(x, module.p) if module.training and module.p < 1 else clear_dropout(module, x)
-
-    nn.Dropout.forward = forward
+    if _untouched(multi_head, "MultiHeadAttention", "split_heads", "merge_heads", "attend_with_bias"):
+        MultiHeadAttention.forward = partialmethod(_forward, before[2])
+    nn.Dropout.forward = lambda module, x: (
+        dropout(x, module.p) if module.training and module.p < 1 else before[1](module, x)
+    )
     try:
         yield
     finally:
-        attention.attend, nn.Dropout.forward = clear_attend, clear_dropout
+        attention.attend, nn.Dropout.forward, MultiHeadAttention.forward = before
+
+
+def _untouched(module: ModuleType, *names: str) -> bool:
+    return all(getattr(module, name).__module__ == module.__name__ for name in names)
+
+
+def _forward(
+    module: MultiHeadAttention,
+    clear: Callable[..., Tensor],
+    x: Tensor,
+    memory: Tensor,
+    mask: Tensor | None = None,
+    cache: KeyValueCache | None = None,
+) -> Tensor:
+    if cache is None and type(module.position) is PositionScheme:
+        return packed_attention(module, x, memory, mask)
+    return clear(module, x, memory, mask, cache)

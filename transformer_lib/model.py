@@ -1,7 +1,6 @@
 """The whole Transformer: embeddings, positions, encoder, decoder, output (chapter 06)."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int
@@ -54,8 +53,7 @@ class TransformerConfig:
         checks.one_of(POSITIONS, positions=self.positions)
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model must be even for sinusoidal positions, got {self.d_model}")
-        if self.d_model % self.heads:
-            raise ValueError(f"heads must divide d_model, got d_model = {self.d_model} and heads = {self.heads}")
+        checks.heads_divide(self.d_model, self.heads)
         checks.not_negative(padding=self.padding)
         if self.padding >= self.vocabulary:
             raise ValueError(f"padding must be an id from 0 to {self.vocabulary - 1}, got {self.padding}")
@@ -104,6 +102,34 @@ class Embedding(nn.Module):
         return x @ self.table.T
 
 
+def start_from_glorot(module: nn.Module) -> None:
+    """Draw every weight matrix of the module anew, uniformly with variance 2 / (inputs + outputs).
+
+    Glorot & Bengio (2010), equation 16; biases and norms stay as they are.
+
+    Raises:
+        TypeError: it is not a module.
+    """
+    checks.instance(nn.Module, module=module)
+    for parameter in module.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
+
+
+def layer_stack(layer: type[nn.Module], config: TransformerConfig) -> list[nn.Module]:
+    """Return as many encoder or decoder layers as the config asks for, in its sizes.
+
+    Raises:
+        TypeError: `config` is something else, such as a dictionary.
+    """
+    checks.instance(TransformerConfig, config=config)
+    sizes = (config.d_model, config.heads, config.d_ff)
+    layers = [layer(*sizes, dropout=config.dropout, norm=config.norm) for _ in range(config.layers)]
+    for one in layers:
+        start_from_glorot(one)
+    return layers
+
+
 class Transformer(nn.Module):
     """An encoder that reads the source and a decoder that predicts each next token of the target.
 
@@ -116,19 +142,10 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        checks.instance(TransformerConfig, config=config)
         self.config = config
-        self.encoder = encoder_decoder.Encoder(list(self._layers(encoder_decoder.EncoderLayer)))
-        self.decoder = encoder_decoder.Decoder(list(self._layers(encoder_decoder.DecoderLayer)))
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter)
+        self.encoder = encoder_decoder.Encoder(layer_stack(encoder_decoder.EncoderLayer, config))
+        self.decoder = encoder_decoder.Decoder(layer_stack(encoder_decoder.DecoderLayer, config))
         self.embedding = Embedding(config)
-
-    def _layers(self, layer: type[nn.Module]) -> Iterator[nn.Module]:
-        c = self.config
-        for _ in range(c.layers):
-            yield layer(c.d_model, c.heads, c.d_ff, dropout=c.dropout, norm=c.norm)
 
     def forward(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]

@@ -7,8 +7,8 @@ The interface of this floor, which every later chapter relies on:
 - A *position scheme* (`positional.PositionScheme`) is given to the constructor. The attention calls `rotate` on
   queries and keys, and adds `bias` to the scores if it returns one.
 - A *cache* (`KeyValueCache` for self-attention, `MemoryCache` for cross-attention) is given to each call during
-  decoding. It answers two questions: how many queries came before those of `x` (`first`, which the attention moves
-  on), and which keys and values there are (calling it with the new `memory` and the function that projects it).
+  decoding. It answers two questions: how many queries came before those of `x` (`first`), and which keys and values
+  there are (calling it with the new `memory`, the function that projects it, and the number of new queries).
 """
 
 from collections.abc import Callable
@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from transformer_lib import attention, checks
 from transformer_lib.positional import PositionScheme
 
-Projection = Callable[[Tensor, int], tuple[Tensor, Tensor]]  # of a memory and its first position to keys and values
+Heads = Float[Tensor, "batch heads position d_k"]
+Projection = Callable[[Tensor, int], tuple[Heads, Heads]]  # from a memory and its first position to keys and values
 
 
 def split_heads(x: Float[Tensor, "batch position d_model"], heads: int) -> Float[Tensor, "batch heads position d_k"]:
@@ -60,10 +61,13 @@ class KeyValueCache:
         self.key: Tensor | None = None
         self.value: Tensor | None = None
 
-    def __call__(
-        self, memory: Tensor, project: Callable[[Tensor, int], tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, memory: Tensor, project: Projection, queries: int) -> tuple[Heads, Heads]:
         """Project the new positions only; return the keys and values of all of them.
+
+        Args:
+            memory: vectors of the new positions.
+            project: gives the keys and values of a memory, from its first position.
+            queries: number of new queries, by which `first` moves on.
 
         Raises:
             ValueError: the batch or the heads are not those of the calls before.
@@ -76,7 +80,7 @@ class KeyValueCache:
                     f"the cache holds keys of [batch heads] = {wanted}, got {got}: a new batch needs its own"
                 )
             key, value = torch.cat([self.key, key], dim=2), torch.cat([self.value, value], dim=2)
-        self.key, self.value = key, value
+        self.key, self.value, self.first = key, value, self.first + queries
         return key, value
 
     def select(self, rows: Int[Tensor, " row"]) -> None:
@@ -94,13 +98,33 @@ class KeyValueCache:
 class MemoryCache(KeyValueCache):
     """The keys and values of the encoder's output, projected once, for one cross-attention."""
 
-    def __call__(
-        self, memory: Tensor, project: Callable[[Tensor, int], tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, memory: Tensor, project: Projection, queries: int) -> tuple[Heads, Heads]:
         """Project the memory at the first call; afterwards return what came out then."""
         if self.key is None:
             self.key, self.value = project(memory, 0)
+        self.first += queries
         return self.key, self.value
+
+
+def attend_with_bias(
+    query: Float[Tensor, "batch heads query d_k"],
+    key: Float[Tensor, "batch heads key d_k"],
+    value: Float[Tensor, "batch heads key d_v"],
+    mask: Bool[Tensor, "..."] | None,
+    bias: Float[Tensor, "..."] | None,
+) -> Float[Tensor, "batch heads query d_v"]:
+    """Return what `attention.attend` returns once `bias` has been added to the scores; None adds nothing.
+
+    Raises:
+        TypeError: the bias is not a tensor of floating point.
+        ValueError: it does not broadcast to the shape of the scores.
+    """
+    if bias is None:
+        return attention.attend(query, key, value, mask)
+    scores = attention.attention_scores(query, key)
+    checks.tensors(0, bias=bias)
+    checks.broadcasts(scores.shape, bias=bias)
+    return attention.masked_softmax(scores + bias, mask) @ value
 
 
 class MultiHeadAttention(nn.Module):
@@ -119,16 +143,10 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, d_model: int, heads: int, *, bias: bool = False, position: PositionScheme | None = None) -> None:
         super().__init__()
-        checks.positive(d_model=d_model, heads=heads)
-        if d_model % heads:
-            raise ValueError(f"heads must divide d_model, got d_model = {d_model} and heads = {heads}")
-        self.heads = heads
-        self.query = nn.Linear(d_model, d_model, bias=bias)
-        self.key = nn.Linear(d_model, d_model, bias=bias)
-        self.value = nn.Linear(d_model, d_model, bias=bias)
-        self.output = nn.Linear(d_model, d_model, bias=bias)
-        self.position = PositionScheme() if position is None else position
+        checks.heads_divide(d_model, heads)
+        self.heads, self.position = heads, PositionScheme() if position is None else position
         checks.instance(PositionScheme, position=self.position)
+        self.query, self.key, self.value, self.output = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
 
     def forward(
         self,
@@ -148,23 +166,14 @@ class MultiHeadAttention(nn.Module):
             ValueError: shapes don't fit together.
         """
         checks.fits(self.query.weight, x=x, memory=memory)
-        if cache is not None:
-            checks.instance(KeyValueCache, cache=cache)
+        checks.instance(KeyValueCache | None, cache=cache)
         first = 0 if cache is None else cache.first
         query = self.position.rotate(split_heads(self.query(x), self.heads), first)
-        key, value = self.keys_and_values(memory) if cache is None else cache(memory, self.keys_and_values)
-        if cache is not None:
-            cache.first += x.size(1)
+        key, value = self.keys_and_values(memory) if cache is None else cache(memory, self.keys_and_values, x.size(1))
         bias = self.position.bias(query, key.size(2), first)
-        if bias is None:
-            mixed = attention.attend(query, key, value, mask)
-        else:
-            mixed = attention.masked_softmax(attention.attention_scores(query, key) + bias, mask) @ value
-        return self.output(merge_heads(mixed))
+        return self.output(merge_heads(attend_with_bias(query, key, value, mask, bias)))
 
-    def keys_and_values(
-        self, memory: Float[Tensor, "batch key d_model"], first: int = 0
-    ) -> tuple[Float[Tensor, "batch heads key d_k"], Float[Tensor, "batch heads key d_k"]]:
+    def keys_and_values(self, memory: Float[Tensor, "batch key d_model"], first: int = 0) -> tuple[Heads, Heads]:
         """Return the keys and values of positions `first`, `first` + 1, ..., one set for each head."""
         checks.fits(self.key.weight, memory=memory)
         key = self.position.rotate(split_heads(self.key(memory), self.heads), first)

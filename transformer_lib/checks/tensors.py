@@ -1,51 +1,7 @@
-"""Checks of what callers pass in: each raises an error that says what was wanted and what came."""
+"""Checks of tensors: dtypes and shapes that must fit together."""
 
 import torch
 from torch import Tensor
-
-
-def positive(**sizes: int) -> None:
-    """Demand integers of at least 1.
-
-    Raises:
-        TypeError: one is not an integer.
-        ValueError: one is below 1.
-    """
-    _at_least(1, sizes)
-
-
-def not_negative(**numbers: int) -> None:
-    """Demand integers of at least 0.
-
-    Raises:
-        TypeError: one is not an integer.
-        ValueError: one is negative.
-    """
-    _at_least(0, numbers)
-
-
-def _at_least(least: int, numbers: dict[str, int]) -> None:
-    for name, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(
-                f"{name} must be an int of at least {least}, got {number!r} of type {type(number).__name__}"
-            )
-        if number < least:
-            raise ValueError(f"{name} must be at least {least}, got {number}")
-
-
-def probability(**rates: float) -> None:
-    """Demand numbers from 0 up to, but not including, 1.
-
-    Raises:
-        TypeError: one is not a number.
-        ValueError: one is outside the range.
-    """
-    for name, rate in rates.items():
-        if isinstance(rate, bool) or not isinstance(rate, int | float):
-            raise TypeError(f"{name} must be a number in [0, 1), got {rate!r} of type {type(rate).__name__}")
-        if not 0 <= rate < 1:
-            raise ValueError(f"{name} must be in [0, 1), got {rate}")
 
 
 def tensors(dimensions: int, **named: Tensor) -> None:
@@ -127,11 +83,21 @@ def mask_fits(mask: Tensor, scores: torch.Size) -> None:
         raise TypeError(f"mask must be a boolean tensor (True = may attend), got {type(mask).__name__}")
     if mask.dtype != torch.bool:
         raise TypeError(f"mask must be boolean (True = may attend), got {mask.dtype}")
-    padded = (1,) * (len(scores) - mask.dim()) + tuple(mask.shape)
-    if len(padded) != len(scores) or any(size not in (1, wanted) for size, wanted in zip(padded, scores, strict=True)):
-        raise ValueError(
-            f"mask must broadcast to the scores' shape {list(scores)} (last two: query, key), got {shape(mask)}"
-        )
+    broadcasts(scores, mask=mask)
+
+
+def broadcasts(scores: torch.Size, **named: Tensor) -> None:
+    """Demand tensors that broadcast to scores of the given shape, without enlarging them.
+
+    Raises:
+        ValueError: a shape does not broadcast to that of the scores.
+    """
+    for name, tensor in named.items():
+        padded = (1,) * (len(scores) - tensor.dim()) + tuple(tensor.shape)
+        if len(padded) != len(scores) or any(size not in (1, own) for size, own in zip(padded, scores, strict=True)):
+            raise ValueError(
+                f"{name} must broadcast to the scores' shape {list(scores)} (last two: query, key), got {shape(tensor)}"
+            )
 
 
 def tokens(limit: int | None = None, **named: Tensor) -> None:
@@ -170,25 +136,3 @@ def _integers(name: str, ids: Tensor, limit: int | None, what: str, dimensions: 
 def shape(tensor: Tensor) -> list[int]:
     """Return the shape as a list, which prints shortly."""
     return list(tensor.shape)
-
-
-def instance(kind: type, **named: object) -> None:
-    """Demand objects of one class.
-
-    Raises:
-        TypeError: one is of another.
-    """
-    for name, thing in named.items():
-        if not isinstance(thing, kind):
-            raise TypeError(f"{name} must be a {kind.__name__}, got {type(thing).__name__}")
-
-
-def one_of(choices: tuple[str, ...], **named: str) -> None:
-    """Demand one of the choices.
-
-    Raises:
-        ValueError: it is none of them.
-    """
-    for name, choice in named.items():
-        if choice not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {choice!r}")

@@ -1,0 +1,161 @@
+"""Decoding: from a trained model's probabilities to a sentence, token by token, with a cache (chapter 08)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from transformer_lib import checks
+from transformer_lib.data import END, PADDING, START
+from transformer_lib.model import Transformer
+
+MARGIN = 50  # tokens that an output may be longer than the input: Vaswani et al. (2017), section 6.1
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """Return what a sentence's log-probability is divided by before sentences of different length are compared.
+
+    ((5 + length) / 6)^alpha; Wu et al. (2016), equation 14.
+
+    Args:
+        length: number of tokens, END included.
+        alpha: 0 compares log-probabilities as they are, which favours short sentences; 1 compares means, nearly.
+
+    Raises:
+        ValueError: `length` is below 1, or `alpha` is negative.
+    """
+    checks.positive(length=length)
+    if not alpha >= 0:
+        raise ValueError(f"alpha must be at least 0, got {alpha}")
+    return ((5 + length) / 6) ** alpha
+
+
+@torch.no_grad()
+def greedy(model: Transformer, source: Int[Tensor, "batch source"], max_length: int | None = None) -> list[list[int]]:
+    """Return for each source the target that takes the likeliest token at every step, without START and END.
+
+    Args:
+        max_length: most tokens of an output; None allows the source's length plus 50.
+    """
+    longest = _longest(model, source, max_length)
+    memory, caches = model.encode(source), model.decoder.new_caches()
+    tokens = source.new_full((len(source), 1), START)
+    ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
+    for _ in range(longest):
+        vectors = model.decode(tokens[:, -1:], memory, source, caches)
+        best = model.embedding.logits(vectors[:, -1:]).argmax(dim=-1)
+        best = best.masked_fill(ended.unsqueeze(1), PADDING)
+        tokens = torch.cat([tokens, best], dim=1)
+        ended |= best.squeeze(1) == END
+        if ended.all():
+            break
+    return [_words(row) for row in tokens.tolist()]
+
+
+@dataclass
+class Beams:
+    """The best unfinished (`live`) and finished (`done`) targets of each source, best first."""
+
+    live: Int[Tensor, "batch beam position"]
+    live_scores: Float[Tensor, "batch beam"]  # log-probability in nats
+    done: Int[Tensor, "batch beam position"]
+    done_scores: Float[Tensor, "batch beam"]  # the same over the length penalty; -inf where there is none yet
+
+    @classmethod
+    def start(cls, source: Int[Tensor, "batch source"], beam: int) -> "Beams":
+        """Return one live beam per source, holding START; the others are empty."""
+        live = source.new_full((len(source), beam, 1), START)
+        nothing = torch.full(live.shape[:2], -math.inf, device=source.device)
+        first = nothing.clone()
+        first[:, 0] = 0.0
+        return cls(live, first, live, nothing)
+
+    def advance(self, log_probability: Float[Tensor, "batch beam vocabulary"], alpha: float) -> Int[Tensor, "..."]:
+        """Extend the live targets by one token; return which live beam each new one continues."""
+        vocabulary, beam = log_probability.size(-1), self.live.size(1)
+        totals = (self.live_scores.unsqueeze(-1) + log_probability).flatten(start_dim=1)
+        scores, places = totals.topk(min(2 * beam, totals.size(1)), dim=1)  # enough, should a beam end everywhere
+        origins, tokens = places // vocabulary, (places % vocabulary).unsqueeze(-1)
+        grown = torch.cat([_pick(self.live, origins), tokens], dim=-1)
+        self._finish(grown, scores.masked_fill(tokens.squeeze(-1) != END, -math.inf), alpha)
+        self.live_scores, kept = scores.masked_fill(tokens.squeeze(-1) == END, -math.inf).topk(beam, dim=1)
+        self.live = _pick(grown, kept)
+        return origins.gather(1, kept)
+
+    def _finish(self, grown: Tensor, scores: Tensor, alpha: float) -> None:
+        penalty = length_penalty(grown.size(-1) - 1, alpha)
+        longer = torch.nn.functional.pad(self.done, (0, 1), value=PADDING)
+        self.done_scores, kept = torch.cat([self.done_scores, scores / penalty], dim=1).topk(self.done.size(1), dim=1)
+        self.done = _pick(torch.cat([longer, grown], dim=1), kept)
+
+    def settled(self, longest: int, alpha: float) -> Bool[Tensor, ""]:
+        """Return whether no live target can still beat the worst finished one of its source."""
+        hope = self.live_scores[:, 0] / length_penalty(longest, alpha)  # a log-probability only falls
+        return (self.done_scores[:, -1] >= hope).all()
+
+    def best(self) -> list[list[int]]:
+        """Return each source's best finished target, or the best live one where none has finished."""
+        finished = self.done_scores[:, 0] > -math.inf
+        rows = torch.where(finished.unsqueeze(1), self.done[:, 0], self.live[:, 0])
+        return [_words(row) for row in rows.tolist()]
+
+
+@torch.no_grad()
+def beam_search(
+    model: Transformer,
+    source: Int[Tensor, "batch source"],
+    beam: int = 5,
+    alpha: float = 0.6,
+    max_length: int | None = None,
+) -> list[list[int]]:
+    """Return for each source the best target found while keeping `beam` candidates at every step.
+
+    Best means the highest log-probability over `length_penalty`. The result holds no START and END.
+
+    Args:
+        beam: candidates per source; 1 is greedy decoding.
+        alpha: strength of the length penalty.
+        max_length: most tokens of an output; None allows the source's length plus 50.
+
+    Raises:
+        TypeError: `beam` is not an integer.
+        ValueError: `beam` is below 1 or above the vocabulary's size, or `alpha` is negative.
+    """
+    checks.positive(beam=beam)
+    if beam > model.config.vocabulary - 1:
+        raise ValueError(f"beam must be below the vocabulary's size {model.config.vocabulary}, got {beam}")
+    longest = _longest(model, source, max_length)
+    caches, beams = model.decoder.new_caches(), Beams.start(source, beam)
+    memory, copies = model.encode(source).repeat_interleave(beam, dim=0), source.repeat_interleave(beam, dim=0)
+    for _ in range(longest):
+        vectors = model.decode(beams.live[:, :, -1].reshape(-1, 1), memory, copies, caches)
+        logits = model.embedding.logits(vectors[:, -1]).float()
+        origins = beams.advance(logits.log_softmax(dim=-1).unflatten(0, (-1, beam)), alpha)
+        if beams.settled(longest, alpha):
+            break
+        rows = (origins + beam * torch.arange(len(source), device=source.device).unsqueeze(1)).flatten()
+        for pair in caches:
+            pair[0].select(rows)  # the memory is the same for all beams of a source
+    return beams.best()
+
+
+def _pick(targets: Int[Tensor, "batch from position"], which: Int[Tensor, "batch to"]) -> Int[Tensor, "..."]:
+    return targets.gather(1, which.unsqueeze(-1).expand(-1, -1, targets.size(-1)))
+
+
+def _longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
+    checks.tokens(model.config.vocabulary, source=source)
+    if model.training:
+        raise ValueError("the model must be in evaluation mode to decode, got training mode: call model.eval()")
+    if max_length is None:
+        max_length = source.size(1) + MARGIN
+    checks.positive(max_length=max_length)
+    return min(max_length, model.config.max_length)
+
+
+def _words(row: list[int]) -> list[int]:
+    row = row[1:]
+    row = row[: row.index(END)] if END in row else row
+    return [token for token in row if token != PADDING]
