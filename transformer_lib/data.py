@@ -111,7 +111,7 @@ def pad(sentences: Sequence[Sequence[int]]) -> Int[Tensor, "batch position"]:
 def _ids(numbers: list[int]) -> Int[Tensor, "token"]:
     try:
         ids = torch.tensor(numbers)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"ids must be integers, got {numbers[0]!r} ({error})") from error
     if ids.dtype != torch.int64:
         raise TypeError(f"ids must be integers, got {ids.dtype}")
@@ -146,7 +146,10 @@ def batches(pairs: Sequence[Pair], tokens_per_batch: int, *, generator: torch.Ge
 def _lengths(pairs: Sequence[Pair], tokens_per_batch: int) -> Int[Tensor, "pair 2"]:
     if not len(pairs):
         raise ValueError("wanted at least one sentence pair, got none")
-    lengths = torch.tensor([(len(source), len(target) + 1) for source, target in pairs])
+    try:
+        lengths = torch.tensor([(len(source), len(target) + 1) for source, target in pairs])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"wanted pairs of id lists (source, target), got {pairs[0]!r} ({error})") from error
     if not lengths[:, 0].all():
         raise ValueError(f"wanted a token in every source, got none in pair {int(lengths[:, 0].argmin())}")
     longest = lengths.amax(dim=1)
