@@ -8,9 +8,10 @@ import torch
 import twins
 from torch import nn
 
-from transformer_lib import attention, fast, fast_loss, training
+from transformer_lib import attention, fast, fast_loss, multi_head, training
 from transformer_lib.data import Batch
 from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.positional import PositionScheme
 
 LONG = fast.FUSED_FROM
 CONFIG = TransformerConfig(vocabulary=40, d_model=16, heads=2, d_ff=32, layers=2, dropout=0.0, max_length=12)
@@ -72,6 +73,54 @@ def test_attend_agrees_with_the_clear_form_on_a_gpu(precision, kind):
     assert_near(*results, precision)
     for mine, other in zip(*(twins.gradients(r.float().cpu(), inputs) for r in results), strict=True):
         assert_near(mine, other, precision)
+
+
+@precisions
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("keys", [None, 7], ids=["self-attention", "cross-attention"])
+def test_packed_projections_agree_with_separate_ones(precision, bias, keys):
+    module = multi_head.MultiHeadAttention(16, 4, bias=bias)
+    twins.randomise(module)
+    x = torch.randn(2, 5, 16, requires_grad=True)
+    memory = x if keys is None else torch.randn(2, keys, 16, requires_grad=True)
+    mask = torch.rand(2, 1, 5, memory.size(1)) > 0.3
+    parts = [x, *module.parameters()] if keys is None else [x, memory, *module.parameters()]
+    with training.autocast("cpu", precision):
+        results = [fast.packed_attention(module, x, memory, mask), module(x, memory, mask)]
+    assert_near(*results, precision)
+    for mine, other in zip(*(twins.gradients(result.float(), parts) for result in results), strict=True):
+        assert (mine - other).norm() <= (1e-5 if precision == torch.float32 else 0.03) * other.norm() + 1e-5
+
+
+class Turned(PositionScheme):
+    """A scheme that the packed form knows nothing of."""
+
+    def rotate(self, x, first):
+        """Change the vectors with their positions."""
+        return x * torch.arange(first + 1, first + 1 + x.size(2)).unsqueeze(1)
+
+
+def test_attention_with_a_position_scheme_or_a_cache_stays_what_it_was():
+    module, x = multi_head.MultiHeadAttention(16, 4, position=Turned()), torch.randn(2, 5, 16)
+    plain = multi_head.MultiHeadAttention(16, 4)
+    clear, clear_plain = module(x, x), plain(x, x, torch.ones(5, 5, dtype=torch.bool).tril())
+    cache = multi_head.KeyValueCache()
+    with fast.enabled():
+        torch.testing.assert_close(module(x, x), clear)
+        cached = [plain(part, part, None, cache) for part in x.split(1, dim=1)]
+    torch.testing.assert_close(torch.cat(cached, dim=1), clear_plain)
+    assert cache.first == 5
+
+
+def test_a_replaced_piece_of_attention_is_not_passed_by(monkeypatch):
+    def ones(query, key, mask=None):
+        return torch.ones(*query.shape[:-1], key.size(-2))
+
+    module, x = multi_head.MultiHeadAttention(16, 4), torch.randn(2, 5, 16)
+    monkeypatch.setattr(attention, "attention_weights", ones)
+    replaced = module(x, x)
+    with fast.enabled():
+        torch.testing.assert_close(module(x, x), replaced)
 
 
 # dropout
@@ -211,17 +260,17 @@ def test_training_with_the_fast_forms_learns_the_same_without_dropout():
     assert losses[0] == pytest.approx(losses[1], rel=1e-4) and losses[0][-1] < losses[0][0]
 
 
-def forms() -> tuple[object, object]:
-    return attention.attend, nn.Dropout.forward
+def forms() -> tuple[object, object, object]:
+    return attention.attend, nn.Dropout.forward, multi_head.MultiHeadAttention.forward
 
 
 def test_enabled_puts_the_fast_forms_in_and_takes_them_out_again():
     before = forms()
     with fast.enabled():
-        assert attention.attend is fast.attend and forms()[1] is not before[1]
+        assert attention.attend is fast.attend and all(a is not b for a, b in zip(forms(), before, strict=True))
         with fast.enabled():
             assert attention.attend is fast.attend
-        assert attention.attend is fast.attend and forms()[1] is not before[1]
+        assert attention.attend is fast.attend and all(a is not b for a, b in zip(forms(), before, strict=True))
     assert forms() == before
 
 
