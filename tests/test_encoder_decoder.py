@@ -5,7 +5,7 @@ import torch
 import twins
 from torch import nn
 
-from transformer_lib import encoder_decoder, masks
+from transformer_lib import encoder_decoder, masks, relative
 from transformer_lib.multi_head import KeyValueCache, MemoryCache
 
 BATCH, SOURCE, TARGET, D_MODEL, HEADS, D_FF = 2, 5, 4, 12, 3, 20
@@ -108,6 +108,56 @@ def test_the_decoder_with_caches_agrees_with_the_decoder_without(norm, sizes):
     for part in x.split(sizes, dim=1):
         mask = masks.causal_mask(part.size(1), caches[0][0].first)
         parts.append(ours(part, memory, mask, padding, caches))
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+
+
+CROSS = {
+    "rotary": lambda: relative.RotaryPositions(D_MODEL // HEADS),
+    "alibi": lambda: relative.LinearBias(HEADS),
+    "t5": lambda: relative.BucketBias(HEADS),
+    "shaw": lambda: relative.ShawPositions(D_MODEL // HEADS),
+}
+
+
+@pytest.mark.parametrize("name", CROSS)
+def test_a_scheme_in_the_cross_attention_ties_target_positions_to_source_positions(name):
+    ours = encoder_decoder.DecoderLayer(D_MODEL, HEADS, D_FF, cross_position=CROSS[name]()).double()
+    twins.randomise(ours)
+    x, memory, padding = vectors(TARGET), vectors(SOURCE), ~source_padding()[:, None, None]
+    assert type(ours.self_attention.position) is not type(ours.cross_attention.position)
+    whole = ours(x, memory, masks.causal_mask(TARGET), padding)
+    assert not torch.allclose(ours(x, memory.flip(1), masks.causal_mask(TARGET), padding.flip(-1)), whole)
+    caches, parts = (KeyValueCache(), MemoryCache()), []
+    for part in x.split([1, 3], dim=1):
+        mask = masks.causal_mask(part.size(1), caches[0].first)
+        parts.append(ours(part, memory, mask, padding, caches))
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+
+
+@pytest.mark.parametrize("name", CROSS)
+@pytest.mark.parametrize("kind", [encoder_decoder.EncoderLayer, encoder_decoder.DecoderLayer])
+def test_each_scheme_works_in_the_self_attention_of_both_layers(name, kind):
+    ours = kind(D_MODEL, HEADS, D_FF, position=CROSS[name]()).double()
+    without = kind(D_MODEL, HEADS, D_FF).double()
+    without.load_state_dict(ours.state_dict(), strict=False)
+    inputs = [vectors(SOURCE)] if kind is encoder_decoder.EncoderLayer else [vectors(TARGET), vectors(SOURCE)]
+    assert not torch.allclose(ours(*inputs), without(*inputs))
+
+
+def test_a_scheme_for_causal_attention_works_in_the_decoders_self_attention():
+    scheme = relative.BucketBias(HEADS, bidirectional=False)
+    ours = encoder_decoder.DecoderLayer(D_MODEL, HEADS, D_FF, position=scheme).double()
+    x, memory = vectors(TARGET), vectors(SOURCE)
+    gradient = twins.gradients(ours(x, memory, masks.causal_mask(TARGET)), [scheme.table])[0]
+    assert (gradient[:TARGET] != 0).any(dim=1).all() and (gradient[TARGET:] == 0).all()  # buckets 0 to TARGET - 1
+
+
+@pytest.mark.parametrize("sizes", [[1] * TARGET, [2, 2], [1, 3]])
+def test_an_encoder_layer_under_a_causal_mask_may_be_cached(sizes):
+    ours, x = layer(encoder_decoder.EncoderLayer, "pre"), vectors(TARGET)
+    whole, cache, parts = ours(x, masks.causal_mask(TARGET)), KeyValueCache(), []
+    for part in x.split(sizes, dim=1):
+        parts.append(ours(part, masks.causal_mask(part.size(1), cache.first), cache))
     torch.testing.assert_close(torch.cat(parts, dim=1), whole)
 
 

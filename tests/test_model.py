@@ -11,11 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from transformer_lib import model, positional
+from transformer_lib import config, fast, model, positional, relative, training
 
 CONFIG = model.TransformerConfig(vocabulary=11, d_model=12, heads=3, d_ff=20, layers=2, dropout=0.0, max_length=16)
-KINDS = [("pre", "sinusoidal", 0), ("post", "learned", 0), ("pre", "learned", 3)]
-kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)))
+ABSOLUTE = [("pre", "sinusoidal", 0), ("post", "learned", 0), ("pre", "learned", 3), ("pre", "none", 0)]
+SCHEMES = {
+    "rotary": relative.RotaryPositions,
+    "alibi": relative.LinearBias,
+    "shaw": relative.ShawPositions,
+    "t5": relative.BucketBias,
+}
+RELATIVE = [("pre", "rotary", 3), ("post", "alibi", 0), ("pre", "shaw", 0), ("post", "t5", 0)]
+KINDS = [*ABSOLUTE, *RELATIVE]
+
+
+def each(kinds: list[tuple[str, str, int]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("kind", kinds, ids=lambda kind: "-".join(map(str, kind)))
+
+
+kinds = each(KINDS)
 
 
 def transformer(kind: tuple[str, str, int] = KINDS[0], **changes: object) -> model.Transformer:
@@ -43,9 +57,10 @@ def assembled(ours: model.Transformer) -> Callable[[Tensor, Tensor], Tensor]:
     twins.copy_stack(ours.encoder, theirs.encoder)
     twins.copy_stack(ours.decoder, theirs.decoder)
     table = ours.embedding.table
+    positions = torch.zeros(c.max_length, c.d_model, dtype=torch.float64)
     if c.positions == "learned":
         positions = ours.embedding.learned.table
-    else:
+    elif c.positions == "sinusoidal":
         positions = positional.sinusoidal_positions(c.max_length, c.d_model).double()
 
     def logits(source: Tensor, target: Tensor) -> Tensor:
@@ -58,7 +73,7 @@ def assembled(ours: model.Transformer) -> Callable[[Tensor, Tensor], Tensor]:
     return logits
 
 
-@kinds
+@each(ABSOLUTE)
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_agrees_with_a_translator_made_of_torchs_parts(kind):
     ours = transformer(kind)
@@ -108,9 +123,10 @@ def test_an_id_of_0_is_a_token_where_padding_has_another_id():
     assert not torch.allclose(ours(with_zero, target), ours(source, target))
 
 
-def test_a_source_of_nothing_but_padding_gives_finite_numbers():
-    ours = transformer()
-    logits = ours(torch.zeros(2, 3, dtype=torch.int64), tokens(1, 2, 4))
+@kinds
+def test_a_source_of_nothing_but_padding_gives_finite_numbers(kind):
+    ours = transformer(kind)
+    logits = ours(torch.full((2, 3), kind[2]), tokens(1, 2, 4))
     assert logits.isfinite().all()
     assert all(gradient.isfinite().all() for gradient in twins.gradients(logits, [ours.embedding.table]))
 
@@ -125,9 +141,10 @@ def test_samples_do_not_mix():
     assert not torch.allclose(after[1], before[1])
 
 
+@kinds
 @pytest.mark.parametrize(("sources", "targets"), [(1, 6), (6, 1), (5, 3)])
-def test_source_and_target_may_differ_in_length(sources, targets):
-    logits = transformer()(tokens(1, 2, sources), tokens(2, 2, targets))
+def test_source_and_target_may_differ_in_length(kind, sources, targets):
+    logits = transformer(kind)(tokens(1, 2, sources), tokens(2, 2, targets))
     assert logits.shape == (2, targets, CONFIG.vocabulary)
 
 
@@ -141,8 +158,9 @@ def test_the_first_prediction_depends_on_every_source_token():
         assert not torch.allclose(ours(changed, target), before)
 
 
-def test_order_matters_in_source_and_target():
-    ours = transformer()
+@each([kind for kind in KINDS if kind[1] not in ("none", "alibi")])
+def test_order_matters_in_source_and_target(kind):
+    ours = transformer(kind)
     source, target = torch.tensor([[4, 5, 6]]), torch.tensor([[7, 8, 9]])
     last = ours(source, target)[:, -1]
     assert not torch.allclose(ours(source[:, [1, 0, 2]], target)[:, -1], last)
@@ -186,7 +204,103 @@ def test_logits_are_the_decoders_vectors_times_the_embedding():
     torch.testing.assert_close(ours(source, target), vectors @ ours.embedding.table.T)
 
 
-@pytest.mark.parametrize("positions", model.POSITIONS)
+def test_without_positions_the_source_is_a_set():
+    ours = transformer(("pre", "none", 0))
+    source, target = torch.tensor([[4, 5, 6]]), torch.tensor([[7, 8, 9]])
+    torch.testing.assert_close(ours(source[:, [1, 0, 2]], target), ours(source, target))
+
+
+def test_linear_biases_alone_cannot_tell_a_source_from_its_mirror_image():
+    ours = transformer(("pre", "alibi", 0))
+    source, target = torch.tensor([[4, 5, 6, 7]]), torch.tensor([[7, 8, 9]])
+    torch.testing.assert_close(ours(source.flip(1), target), ours(source, target))
+    assert not torch.allclose(ours(source[:, [1, 0, 2, 3]], target), ours(source, target))
+
+
+@kinds
+def test_a_shift_of_the_whole_source_counts_with_absolute_positions_alone(kind):
+    ours, source = transformer(kind), tokens(1, 2, 4)
+    shifted = torch.cat([torch.full((2, 3), kind[2]), source], dim=1)
+    memory, other = ours.encode(source), ours.encode(shifted)[:, 3:]
+    assert torch.allclose(other, memory) == (kind[1] not in ("sinusoidal", "learned"))
+
+
+def self_attentions(ours: model.Transformer) -> tuple[list[nn.Module], list[nn.Module]]:
+    """Return the schemes of the encoder's self-attentions and of the decoder's."""
+    stacks = (ours.encoder.layers, ours.decoder.layers)
+    return tuple([layer.self_attention.position for layer in stack] for stack in stacks)
+
+
+@pytest.mark.parametrize("positions", config.POSITIONS)
+def test_each_self_attention_has_a_scheme_of_its_own_and_cross_attention_none(positions):
+    ours = transformer(("pre", positions, 0))
+    encoder, decoder = self_attentions(ours)
+    wanted = SCHEMES.get(positions, positional.PositionScheme)
+    assert {type(scheme) for scheme in encoder + decoder} == {wanted}
+    assert len({id(scheme) for scheme in encoder + decoder}) == 2 * CONFIG.layers
+    cross = [layer.cross_attention.position for layer in ours.decoder.layers]
+    assert {type(scheme) for scheme in cross} == {positional.PositionScheme}
+    causal = [scheme.causal_only for scheme in encoder + decoder]
+    assert causal == [False] * CONFIG.layers + [positions == "t5"] * CONFIG.layers
+
+
+@each(RELATIVE)
+def test_a_scheme_changes_what_the_model_says(kind):
+    ours, without = transformer(kind), transformer((kind[0], "none", kind[2]))
+    names = without.load_state_dict(ours.state_dict(), strict=False)
+    assert names.missing_keys == [] and all(name.endswith("position.table") for name in names.unexpected_keys)
+    source, target = tokens(1, 2, 5), tokens(2, 2, 4)
+    assert not torch.allclose(ours(source, target), without(source, target))
+
+
+@kinds
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_the_fast_forms_and_half_precision_change_a_model_by_rounding_only(kind, precision):
+    ours, source, target = transformer(kind).float(), tokens(1, 2, 5), tokens(2, 2, 4)
+    source[1, 3:] = kind[2]
+    parameters = list(ours.parameters())
+    exact = ours(source, target)
+    with training.autocast("cpu", precision):
+        clear = ours(source, target).float()
+        with fast.enabled():
+            quick = ours(source, target).float()
+    near = 1e-4 if precision == torch.float32 else 0.04
+    gradients = [torch.cat([g.flatten() for g in twins.gradients(y, parameters)]) for y in (exact, clear, quick)]
+    for logits, gradient in ((clear, gradients[1]), (quick, gradients[2])):
+        assert (logits - exact).norm() < near * exact.norm()
+        assert (gradient - gradients[0]).norm() < 4 * near * gradients[0].norm()
+
+
+def test_the_default_models_weights_keep_their_names():
+    names = set(model.Transformer(model.TransformerConfig(vocabulary=9)).state_dict())
+    attention = [f"{part}.weight" for part in ("query", "key", "value", "output")]
+    rest = [f"feed_forward.{part}.{kind}" for part in ("inner", "outer") for kind in ("weight", "bias")]
+    norms = ["weight", "bias"]
+    expected = {"embedding.table"} | {f"{stack}.norm.{n}" for stack in ("encoder", "decoder") for n in norms}
+    for layer in range(4):
+        for stack, attentions in (("encoder", ["self"]), ("decoder", ["self", "cross"])):
+            start = f"{stack}.layers.{layer}"
+            expected |= {f"{start}.{which}_attention.{part}" for which in attentions for part in attention}
+            expected |= {f"{start}.{part}" for part in rest}
+            expected |= {f"{start}.residuals.{i}.norm.{n}" for i in range(len(attentions) + 1) for n in norms}
+    assert names == expected
+
+
+def test_a_configuration_can_be_made_from_what_older_files_hold():
+    old = {"vocabulary": 5000, "d_model": 128, "heads": 4, "d_ff": 256, "layers": 4, "dropout": 0.1, "norm": "pre"}
+    old |= {"positions": "sinusoidal", "max_length": 256, "padding": 0}
+    assert model.TransformerConfig(**old) == model.TransformerConfig(vocabulary=5000)
+
+
+@pytest.mark.parametrize("positions", ["none", *SCHEMES])
+def test_without_absolute_positions_an_embedding_is_the_same_everywhere(positions):
+    embedding = transformer(("pre", positions, 0)).embedding
+    ids = tokens(1, 2, 4)
+    torch.testing.assert_close(embedding(ids, first=3), embedding.table[ids] * math.sqrt(CONFIG.d_model))
+    assert [name for name, _ in embedding.named_parameters()] == ["table"] and not list(embedding.buffers())
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_embeddings_are_scaled_and_stand_at_their_positions(positions):
     embedding = transformer(("pre", positions, 0)).embedding
     ids = tokens(1, 2, 4)

@@ -25,7 +25,8 @@ modules = pytest.mark.parametrize("path", MODULES, ids=NAMES)
 MODULE_LINES, BODY_LINES, PARAMETERS = 200, 25, 6  # fewer than the first two, at most the third
 WITHOUT_SHAPES = ("checks/", "exercises/")  # they are given tensors of any shape, or what should have been one
 OPTIONAL = ["tokenizers", "sacrebleu", "safetensors", "matplotlib", "ipywidgets", "IPython"]
-LEAN = ["attention", "masks", "positional", "multi_head", "layers", "encoder_decoder", "model", "data", "toy"]
+LEAN = ["attention", "masks", "positional", "relative", "baselines", "multi_head", "layers", "encoder_decoder"]
+LEAN += ["config", "model", "siblings", "data", "toy"]
 LEAN += ["toy_grammar", "multi30k", "training", "checkpoints", "fast", "decoding"]
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -15,28 +15,29 @@ def randomise(module: nn.Module) -> None:
             parameter.add_(0.1 * torch.randn_like(parameter))
 
 
-def _copy(theirs: nn.Module, **parts: Tensor | None) -> None:
+def copy(theirs: nn.Module, **parts: Tensor | None) -> None:
+    """Copy tensors into a module's parameters, by name; None is left out."""
     for name, part in parts.items():
         if part is not None:
             getattr(theirs, name).data.copy_(part)
 
 
 def _like(ours: nn.Linear | nn.LayerNorm, theirs: nn.Module) -> None:
-    _copy(theirs, weight=ours.weight, bias=ours.bias)
+    copy(theirs, weight=ours.weight, bias=ours.bias)
 
 
 def copy_attention(ours: multi_head.MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
     """Copy our weights into torch's attention; biases that ours hasn't are set to zero there."""
     theirs.to(ours.query.weight.dtype)
     projections = [ours.query, ours.key, ours.value]
-    _copy(theirs, in_proj_weight=torch.cat([linear.weight for linear in projections]))
+    copy(theirs, in_proj_weight=torch.cat([linear.weight for linear in projections]))
     _like(ours.output, theirs.out_proj)
     if theirs.in_proj_bias is not None:
         nn.init.zeros_(theirs.in_proj_bias)
         if ours.query.bias is None:
             nn.init.zeros_(theirs.out_proj.bias)
         else:
-            _copy(theirs, in_proj_bias=torch.cat([linear.bias for linear in projections]))
+            copy(theirs, in_proj_bias=torch.cat([linear.bias for linear in projections]))
 
 
 def copy_layer(ours: nn.Module, theirs: nn.Module) -> None:

@@ -15,13 +15,13 @@ from tools import LIBRARY, ROOT, report
 FLOORS = [
     ["checks", "files"],  # guards that raise, files written all or nothing
     ["attention", "masks", "positional", "baselines", "tokeniser"],  # floor 0
-    ["data"],
+    ["data", "relative"],
     ["fast_loss", "toy_grammar", "multi30k"],
     ["multi_head", "toy"],  # floor 1
     ["layers", "fast"],  # floor 2
-    ["encoder_decoder"],
+    ["encoder_decoder", "config"],
     ["model"],  # floor 3
-    ["checkpoints", "decoding"],
+    ["siblings", "checkpoints", "decoding"],
     ["training"],
     ["translator", "evaluation"],
     ["observe", "visualisation", "exercises"],  # floor 4
@@ -36,12 +36,15 @@ CHAPTER = {
     "attention": 2,
     "multi_head": 3,
     "positional": 4,
+    "relative": 4,
     "masks": 5,
     "layers": 6,
     "encoder_decoder": 6,
+    "config": 6,
     "model": 6,
+    "siblings": 11,
 }
-LISTED_LATER: dict[tuple[str, str], int] = {}  # (module, name): chapter; chapter 11 lists the siblings in `model`
+LISTED_LATER: dict[tuple[str, str], int] = {}  # (module, name): chapter
 
 
 def imports(module: ast.Module) -> list[tuple[str, str | None, int]]:

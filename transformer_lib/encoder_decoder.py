@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from transformer_lib import layers, multi_head
+from transformer_lib import checks, layers, multi_head
 from transformer_lib.multi_head import KeyValueCache, MemoryCache
 
 
@@ -18,21 +18,33 @@ class EncoderLayer(nn.Module):
     Args:
         norm: "pre" or "post"; see `layers.Residual`.
         attention: further keyword arguments for `MultiHeadAttention`, such as `position`.
+
+    Raises:
+        ValueError: the position scheme is for causal attention only.
     """
 
     def __init__(
         self, d_model: int, heads: int, d_ff: int, *, dropout: float = 0.0, norm: str = "pre", **attention: Any
     ) -> None:
         super().__init__()
+        checks.sees_both_ways(position=attention.get("position"))
         self.self_attention = multi_head.MultiHeadAttention(d_model, heads, **attention)
         self.feed_forward = layers.FeedForward(d_model, d_ff)
         self.residuals = nn.ModuleList(layers.Residual(d_model, dropout, norm) for _ in range(2))
 
     def forward(
-        self, x: Float[Tensor, "batch position d_model"], mask: Bool[Tensor, "..."] | None = None
+        self,
+        x: Float[Tensor, "batch position d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "batch position d_model"]:
-        """Return the vectors after one layer; `mask` is True where a position may attend to another."""
-        x = self.residuals[0](x, lambda y: self.self_attention(y, y, mask))
+        """Return the vectors after one layer.
+
+        Args:
+            mask: True where a position may attend to another.
+            cache: of earlier positions; None unless the layer decodes, under a causal mask (chapter 11).
+        """
+        x = self.residuals[0](x, lambda y: self.self_attention(y, y, mask, cache))
         return self.residuals[1](x, self.feed_forward)
 
 
@@ -43,15 +55,21 @@ class DecoderLayer(nn.Module):
 
     Args:
         norm: "pre" or "post"; see `layers.Residual`.
-        attention: further keyword arguments for the self-attention, such as `position`.
+        attention: further keyword arguments for the self-attention, such as `position`. One of them,
+            `cross_position`, is the cross-attention's scheme; positions of source and target must then correspond.
+
+    Raises:
+        ValueError: `cross_position` is for causal attention only.
     """
 
     def __init__(
         self, d_model: int, heads: int, d_ff: int, *, dropout: float = 0.0, norm: str = "pre", **attention: Any
     ) -> None:
         super().__init__()
+        cross = {"position": attention.pop("cross_position", None), "bias": attention.get("bias", False)}
+        checks.sees_both_ways(cross_position=cross["position"])
         self.self_attention = multi_head.MultiHeadAttention(d_model, heads, **attention)
-        self.cross_attention = multi_head.MultiHeadAttention(d_model, heads, bias=attention.get("bias", False))
+        self.cross_attention = multi_head.MultiHeadAttention(d_model, heads, **cross)
         self.feed_forward = layers.FeedForward(d_model, d_ff)
         self.residuals = nn.ModuleList(layers.Residual(d_model, dropout, norm) for _ in range(3))
 

@@ -39,3 +39,42 @@ def causal_mask(length: int, past: int = 0) -> Bool[Tensor, "query key"]:
     checks.positive(length=length)
     checks.not_negative(past=past)
     return torch.ones(length, past + length, dtype=torch.bool).tril(diagonal=past)
+
+
+def prefix_mask(length: int, prefix: int) -> Bool[Tensor, "query key"]:
+    """Return True where the key is not later than the query, or belongs to the prefix, which sees all of itself.
+
+    Raffel et al. (2020), section 3.2.1.
+
+    Args:
+        length: number of queries and of keys.
+        prefix: number of positions, from the first on, that every position may attend to; 0 gives the causal mask.
+
+    Raises:
+        TypeError: one is not an integer.
+        ValueError: `length` is below 1, or `prefix` is not between 0 and `length`.
+    """
+    mask = causal_mask(length)
+    checks.not_negative(prefix=prefix)
+    if prefix > length:
+        raise ValueError(f"prefix must be at most length = {length}, got {prefix}")
+    mask[:, :prefix] = True
+    return mask
+
+
+def sliding_window_mask(length: int, window: int, past: int = 0) -> Bool[Tensor, "query key"]:
+    """Return True where the key is the query's own position or one of the `window` - 1 before it.
+
+    Positions count as in `causal_mask`. Beltagy et al. (2020), section 3.1, there on both sides of the query.
+
+    Args:
+        length: number of queries.
+        window: number of positions that a query sees, its own included.
+        past: number of earlier positions, already decoded, whose keys come first.
+
+    Raises:
+        TypeError: one is not an integer.
+        ValueError: `length` or `window` is below 1, or `past` is negative.
+    """
+    checks.positive(window=window)
+    return causal_mask(length, past).triu(diagonal=past - window + 1)

@@ -1,66 +1,18 @@
 """The whole Transformer: embeddings, positions, encoder, decoder, output (chapter 06)."""
 
 import math
-from dataclasses import dataclass
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transformer_lib import checks, encoder_decoder, masks, positional
-from transformer_lib.layers import NORMS
+from transformer_lib import checks, encoder_decoder, masks, positional, relative
+from transformer_lib.config import TransformerConfig
 from transformer_lib.multi_head import KeyValueCache
-
-POSITIONS = ("sinusoidal", "learned")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """The sizes of a Transformer. Keyword-only, so that no two of them can be swapped unseen.
-
-    Args:
-        vocabulary: number of token ids, shared by source and target.
-        d_model: width of the vectors that flow through the model.
-        heads: attentions side by side; must divide `d_model`.
-        d_ff: width of the feed-forward network's hidden layer.
-        layers: number of encoder layers, and of decoder layers.
-        dropout: probability of dropping an element of a sub-layer's output or of the embedded input, in training.
-        norm: "pre" or "post"; see `layers.Residual`.
-        positions: "sinusoidal" or "learned".
-        max_length: number of positions; a longer sequence is an error.
-        padding: the id that fills up short sentences.
-
-    Raises:
-        TypeError: a size is not an integer.
-        ValueError: a size is out of range, or they don't fit together.
-    """
-
-    vocabulary: int
-    d_model: int = 128
-    heads: int = 4
-    d_ff: int = 256
-    layers: int = 4
-    dropout: float = 0.1
-    norm: str = "pre"
-    positions: str = "sinusoidal"
-    max_length: int = 256
-    padding: int = 0
-
-    def __post_init__(self) -> None:
-        sizes = ("vocabulary", "d_model", "heads", "d_ff", "layers", "max_length")
-        checks.positive(**{name: getattr(self, name) for name in sizes})
-        checks.probability(dropout=self.dropout)
-        checks.one_of(NORMS, norm=self.norm)
-        checks.one_of(POSITIONS, positions=self.positions)
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"d_model must be even for sinusoidal positions, got {self.d_model}")
-        checks.heads_divide(self.d_model, self.heads)
-        checks.not_negative(padding=self.padding)
-        if self.padding >= self.vocabulary:
-            raise ValueError(f"padding must be an id from 0 to {self.vocabulary - 1}, got {self.padding}")
+from transformer_lib.positional import PositionScheme
 
 
 class Embedding(nn.Module):
-    """Token vectors scaled by sqrt(d_model), plus positions, then dropout.
+    """Token vectors scaled by sqrt(d_model), plus absolute positions if the config wants them, then dropout.
 
     The table is drawn with standard deviation d_model^-0.5, so that the scaled vectors have elements of about the
     size of the sinusoids. The same table turns the decoder's output into logits (`logits`): Press & Wolf (2017),
@@ -73,11 +25,10 @@ class Embedding(nn.Module):
         self.config = config
         self.table = nn.Parameter(nn.init.normal_(Tensor(config.vocabulary, config.d_model), std=config.d_model**-0.5))
         self.dropout = nn.Dropout(config.dropout)
-        if config.positions == "learned":
-            self.learned = positional.LearnedPositions(config.max_length, config.d_model)
-        else:
-            sinusoids = positional.sinusoidal_positions(config.max_length, config.d_model)
-            self.register_buffer("sinusoids", sinusoids, persistent=False)
+        sizes = (config.max_length, config.d_model)
+        self.learned = positional.LearnedPositions(*sizes) if config.positions == "learned" else None
+        sinusoids = positional.sinusoidal_positions(*sizes) if config.positions == "sinusoidal" else None
+        self.register_buffer("sinusoids", sinusoids, persistent=False)
 
     def forward(self, tokens: Int[Tensor, "batch position"], first: int = 0) -> Float[Tensor, "batch position d_model"]:
         """Return the vectors of the tokens, which stand at positions `first`, `first` + 1, ...
@@ -86,15 +37,15 @@ class Embedding(nn.Module):
             TypeError: the tokens are not integers.
             ValueError: the sequence is longer than `max_length`, empty, or holds an id outside the vocabulary.
         """
-        checks.not_negative(first=first)
         checks.tokens(self.config.vocabulary, tokens=tokens)
-        length, longest = tokens.size(1), self.config.max_length
-        if first + length > longest:
-            raise ValueError(f"the model has {longest} positions (max_length), got a sequence of {first + length}")
+        length = tokens.size(1)
+        checks.enough_positions(self.config.max_length, first, length)
         vectors = nn.functional.embedding(tokens, self.table) * math.sqrt(self.config.d_model)
-        if self.config.positions == "learned":
-            return self.dropout(vectors + self.learned(length, first))
-        return self.dropout(vectors + self.sinusoids[first : first + length])
+        if self.learned is not None:
+            vectors = vectors + self.learned(length, first)
+        if self.sinusoids is not None:
+            vectors = vectors + self.sinusoids[first : first + length]
+        return self.dropout(vectors)
 
     def logits(self, x: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch position vocabulary"]:
         """Return a score for each token of the vocabulary: the product of `x` with each token's vector."""
@@ -116,17 +67,40 @@ def start_from_glorot(module: nn.Module) -> None:
             nn.init.xavier_uniform_(parameter)
 
 
+def position_scheme(config: TransformerConfig, causal: bool) -> PositionScheme:
+    """Return a new scheme for one self-attention; one that does nothing where positions are absolute or none.
+
+    Args:
+        causal: whether no later key is visible; then T5's buckets are all for earlier ones.
+
+    Raises:
+        TypeError: `config` is something else, such as a dictionary, or `causal` is not a bool.
+    """
+    checks.instance(TransformerConfig, config=config)
+    checks.instance(bool, causal=causal)
+    d_k = config.d_model // config.heads
+    schemes = {
+        "rotary": lambda: relative.RotaryPositions(d_k),
+        "alibi": lambda: relative.LinearBias(config.heads),
+        "shaw": lambda: relative.ShawPositions(d_k),
+        "t5": lambda: relative.BucketBias(config.heads, bidirectional=not causal),
+    }
+    return schemes.get(config.positions, PositionScheme)()
+
+
 def layer_stack(layer: type[nn.Module], config: TransformerConfig) -> list[nn.Module]:
-    """Return as many encoder or decoder layers as the config asks for, in its sizes.
+    """Return as many encoder or decoder layers as the config asks for, in its sizes, each with its own scheme.
 
     Raises:
         TypeError: `config` is something else, such as a dictionary.
     """
     checks.instance(TransformerConfig, config=config)
-    sizes = (config.d_model, config.heads, config.d_ff)
-    layers = [layer(*sizes, dropout=config.dropout, norm=config.norm) for _ in range(config.layers)]
-    for one in layers:
-        start_from_glorot(one)
+    options = {"dropout": config.dropout, "norm": config.norm}
+    causal, layers = layer is encoder_decoder.DecoderLayer, []
+    for _ in range(config.layers):
+        scheme = position_scheme(config, causal)
+        layers.append(layer(config.d_model, config.heads, config.d_ff, position=scheme, **options))
+        start_from_glorot(layers[-1])
     return layers
 
 
@@ -142,10 +116,9 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.config = config
         self.encoder = encoder_decoder.Encoder(layer_stack(encoder_decoder.EncoderLayer, config))
         self.decoder = encoder_decoder.Decoder(layer_stack(encoder_decoder.DecoderLayer, config))
-        self.embedding = Embedding(config)
+        self.config, self.embedding = config, Embedding(config)
 
     def forward(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]

@@ -67,7 +67,10 @@ class PositionScheme(nn.Module):
     """What a relative position scheme may do inside one attention; this one does nothing.
 
     A scheme overrides `rotate`, `bias` or both. Positions count from 0 at the first token of the sequence.
+    One that can't tell later keys apart sets `causal_only`, and is refused where they are visible.
     """
+
+    causal_only = False
 
     def rotate(self, x: Float[Tensor, "batch heads position d_k"], first: int) -> Float[Tensor, "..."]:
         """Return the queries or the keys, changed according to their positions `first`, `first` + 1, ..."""

@@ -49,12 +49,50 @@ def fits(weight: Tensor, **named: Tensor) -> None:
         TypeError: one is not of floating point, or of another dtype than the weight and autocast is off.
         ValueError: one has another last dimension.
     """
-    tensors(2, **named)
+    last_dimension(weight.size(-1), **named)
     for name, tensor in named.items():
-        if tensor.size(-1) != weight.size(-1):
-            raise ValueError(f"{name} must have a last dimension of {weight.size(-1)}, got shape {shape(tensor)}")
         if tensor.dtype != weight.dtype and not torch.is_autocast_enabled(tensor.device.type):
             raise TypeError(f"{name} must be of {weight.dtype} like the weights, got {tensor.dtype}")
+
+
+def last_dimension(size: int, **named: Tensor) -> None:
+    """Demand tensors [... length size].
+
+    Raises:
+        TypeError: one is not of floating point.
+        ValueError: one has another last dimension.
+    """
+    tensors(2, **named)
+    for name, tensor in named.items():
+        if tensor.size(-1) != size:
+            raise ValueError(f"{name} must have a last dimension of {size}, got shape {shape(tensor)}")
+
+
+def sequences(weight: Tensor, **named: Tensor) -> None:
+    """Demand tensors [batch position size], with a position, that a weight [... size] can be applied to.
+
+    Raises:
+        TypeError: one is not of floating point, or of another dtype than the weight and autocast is off.
+        ValueError: one has another number of dimensions, another last one, or no position.
+    """
+    fits(weight, **named)
+    for name, tensor in named.items():
+        if tensor.dim() != 3 or tensor.size(1) == 0:
+            raise ValueError(f"{name} must have shape [batch position d_model] and a position, got {shape(tensor)}")
+
+
+def heads_first(heads: int | None = None, **named: Tensor) -> None:
+    """Demand tensors [batch heads position d_k], of this number of heads unless it is None.
+
+    Raises:
+        TypeError: one is not of floating point.
+        ValueError: one has another number of dimensions or of heads.
+    """
+    tensors(0, **named)
+    for name, tensor in named.items():
+        if tensor.dim() != 4 or heads not in (None, tensor.size(1)):
+            wanted = "[batch heads position d_k]" + (f" with {heads} heads" if heads else "")
+            raise ValueError(f"{name} must have shape {wanted}, got {shape(tensor)}")
 
 
 def one_value_per_key(key: Tensor, value: Tensor) -> None:
@@ -109,6 +147,29 @@ def tokens(limit: int | None = None, **named: Tensor) -> None:
     """
     for name, ids in named.items():
         _integers(name, ids, limit, "token ids", "[batch position]")
+
+
+def no_padding(padding: int, **named: Tensor) -> None:
+    """Demand token ids none of which is the padding's.
+
+    Raises:
+        ValueError: one is.
+    """
+    for name, ids in named.items():
+        if (ids == padding).any():
+            raise ValueError(f"{name} must hold no padding ({padding}), got {int((ids == padding).sum())} of it")
+
+
+def integers(**named: Tensor) -> None:
+    """Demand tensors of integers.
+
+    Raises:
+        TypeError: one is not.
+    """
+    for name, tensor in named.items():
+        got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        if got not in (torch.int64, torch.int32):
+            raise TypeError(f"{name} must be a tensor of integers, got {got}")
 
 
 def rows(numbers: Tensor, count: int | None) -> None:

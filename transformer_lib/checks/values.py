@@ -1,5 +1,7 @@
 """Checks of sizes, rates, choices and kinds."""
 
+import math
+from collections.abc import Sequence
 from types import UnionType
 
 
@@ -45,6 +47,20 @@ def heads_divide(d_model: int, heads: int) -> None:
         raise ValueError(f"heads must divide d_model, got d_model = {d_model} and heads = {heads}")
 
 
+def above_zero(**numbers: float) -> None:
+    """Demand finite numbers above 0.
+
+    Raises:
+        TypeError: one is not a number.
+        ValueError: one is 0, negative, infinite or not a number.
+    """
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise TypeError(f"{name} must be a number above 0, got {number!r} of type {type(number).__name__}")
+        if not 0 < number < math.inf:
+            raise ValueError(f"{name} must be a finite number above 0, got {number}")
+
+
 def probability(**rates: float) -> None:
     """Demand numbers from 0 up to, but not including, 1.
 
@@ -80,3 +96,72 @@ def one_of(choices: tuple[str, ...], **named: str) -> None:
     for name, choice in named.items():
         if choice not in choices:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {choice!r}")
+
+
+def token_id(vocabulary: int, **ids: int) -> None:
+    """Demand ids from 0 to the last one of the vocabulary.
+
+    Raises:
+        TypeError: one is not an integer.
+        ValueError: one is outside the range.
+    """
+    not_negative(**ids)
+    for name, number in ids.items():
+        if number >= vocabulary:
+            raise ValueError(f"{name} must be an id from 0 to {vocabulary - 1}, got {number}")
+
+
+def bucket_sizes(buckets: int, max_distance: int, bidirectional: bool) -> None:
+    """Demand at least 2 buckets a direction, as many for each, and more distances than half of them.
+
+    Raises:
+        TypeError: a number is not an integer, or `bidirectional` not a bool.
+        ValueError: there are too few, an odd number for two directions, or `max_distance` is too small.
+    """
+    positive(buckets=buckets, max_distance=max_distance)
+    instance(bool, bidirectional=bidirectional)
+    directions = 2 if bidirectional else 1
+    if buckets < 2 * directions or buckets % directions:
+        wanted = "even and at least 4 for two directions" if bidirectional else "at least 2"
+        raise ValueError(f"buckets must be {wanted}, got {buckets}")
+    if max_distance <= buckets // directions // 2:
+        raise ValueError(f"max_distance must be above {buckets // directions // 2}, got {max_distance}")
+
+
+def sees_both_ways(**positions: object) -> None:
+    """Demand position schemes that are of use where later keys are visible; None passes.
+
+    Raises:
+        ValueError: one is for causal attention only.
+    """
+    for name, position in positions.items():
+        if getattr(position, "causal_only", False):
+            raise ValueError(
+                f"{name} must be a scheme for keys on both sides, such as BucketBias(heads, bidirectional=True), "
+                f"got {type(position).__name__} for causal attention only"
+            )
+
+
+def one_for_each_layer(layers: int, **named: Sequence[object] | None) -> None:
+    """Demand a sequence with one element for each layer; None passes.
+
+    Raises:
+        TypeError: one is not a sequence.
+        ValueError: one has another length.
+    """
+    for name, things in named.items():
+        instance(Sequence | None, **{name: things})
+        if things is not None and len(things) != layers:
+            raise ValueError(f"{name} must hold one for each of {layers} layers, got {len(things)}")
+
+
+def enough_positions(max_length: int, first: int, length: int) -> None:
+    """Demand that a model has the positions from `first` to `first` + `length` - 1.
+
+    Raises:
+        TypeError: `first` is not an integer.
+        ValueError: `first` is negative, or `max_length` is too small.
+    """
+    not_negative(first=first)
+    if first + length > max_length:
+        raise ValueError(f"the model has {max_length} positions (max_length), got a sequence of {first + length}")

@@ -1,0 +1,55 @@
+"""The sizes of a Transformer, checked once, where they enter (chapter 06)."""
+
+from dataclasses import dataclass
+
+from transformer_lib import checks
+from transformer_lib.layers import NORMS
+
+POSITIONS = ("sinusoidal", "learned", "none", "rotary", "alibi", "shaw", "t5")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """The sizes of a Transformer. Keyword-only, so that no two of them can be swapped unseen.
+
+    Args:
+        vocabulary: number of token ids, shared by source and target.
+        d_model: width of the vectors that flow through the model.
+        heads: attentions side by side; must divide `d_model`.
+        d_ff: width of the feed-forward network's hidden layer.
+        layers: number of encoder layers, and of decoder layers.
+        dropout: probability of dropping an element of a sub-layer's output or of the embedded input, in training.
+        norm: "pre" or "post"; see `layers.Residual`.
+        positions: "sinusoidal" or "learned", added to the embeddings; "rotary", "alibi", "shaw" or "t5", inside each
+            self-attention; or "none".
+        max_length: number of positions; a longer sequence is an error.
+        padding: the id that fills up short sentences.
+
+    Raises:
+        TypeError: a size is not an integer.
+        ValueError: a size is out of range, or they don't fit together.
+    """
+
+    vocabulary: int
+    d_model: int = 128
+    heads: int = 4
+    d_ff: int = 256
+    layers: int = 4
+    dropout: float = 0.1
+    norm: str = "pre"
+    positions: str = "sinusoidal"
+    max_length: int = 256
+    padding: int = 0
+
+    def __post_init__(self) -> None:
+        sizes = ("vocabulary", "d_model", "heads", "d_ff", "layers", "max_length")
+        checks.positive(**{name: getattr(self, name) for name in sizes})
+        checks.probability(dropout=self.dropout)
+        checks.one_of(NORMS, norm=self.norm)
+        checks.one_of(POSITIONS, positions=self.positions)
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"d_model must be even for sinusoidal positions, got {self.d_model}")
+        checks.heads_divide(self.d_model, self.heads)
+        if self.positions == "rotary" and self.d_model // self.heads % 2:
+            raise ValueError(f"d_model / heads must be even for rotary positions, got {self.d_model // self.heads}")
+        checks.token_id(self.vocabulary, padding=self.padding)
