@@ -10,8 +10,10 @@ from torch import Tensor
 from transformer_lib import checks
 from transformer_lib.data import END, PADDING, START
 from transformer_lib.model import Transformer
+from transformer_lib.multi_head import KeyValueCache
 
 MARGIN = 50  # tokens that an output may be longer than the input: Vaswani et al. (2017), section 6.1
+NEVER_NEXT = [PADDING, START]  # no label in training is one of them, so what a model says of them is noise
 
 
 def length_penalty(length: int, alpha: float) -> float:
@@ -24,12 +26,35 @@ def length_penalty(length: int, alpha: float) -> float:
         alpha: 0 compares log-probabilities as they are, which favours short sentences; 1 compares means, nearly.
 
     Raises:
-        ValueError: `length` is below 1, or `alpha` is negative.
+        TypeError: `length` is not an integer, or `alpha` not a number.
+        ValueError: `length` is below 1, or `alpha` is negative or not finite.
     """
     checks.positive(length=length)
-    if not alpha >= 0:
-        raise ValueError(f"alpha must be at least 0, got {alpha}")
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
+        raise TypeError(f"alpha must be a number of at least 0, got {alpha!r} of type {type(alpha).__name__}")
+    if not 0 <= alpha < math.inf:
+        raise ValueError(f"alpha must be at least 0 and finite, got {alpha}")
     return ((5 + length) / 6) ** alpha
+
+
+def log_probabilities(
+    model: Transformer,
+    tokens: Int[Tensor, "batch new"],
+    memory: Float[Tensor, "batch source d_model"],
+    source: Int[Tensor, "batch source"],
+    caches: list[tuple[KeyValueCache, KeyValueCache]] | None = None,
+) -> Float[Tensor, "batch vocabulary"]:
+    """Return the log-probability in nats of each token that may come after the last of `tokens`.
+
+    PADDING and START may not: they get -inf. UNKNOWN may: in training it stands for a word outside the vocabulary.
+
+    Args:
+        caches: as in `Transformer.decode`; then `tokens` holds only those that are new since the last call.
+    """
+    vectors = model.decode(tokens, memory, source, caches)
+    found = model.embedding.logits(vectors[:, -1:]).squeeze(1).float().log_softmax(dim=-1)
+    found[:, NEVER_NEXT] = -math.inf
+    return found
 
 
 @torch.no_grad()
@@ -37,15 +62,19 @@ def greedy(model: Transformer, source: Int[Tensor, "batch source"], max_length: 
     """Return for each source the target that takes the likeliest token at every step, without START and END.
 
     Args:
-        max_length: most tokens of an output; None allows the source's length plus 50.
+        max_length: most tokens of an output, END included; None allows the source's length plus 50. The model's own
+            `max_length` limits it, too. A target that has not ended by then is returned as far as it got.
+
+    Raises:
+        TypeError: `model` is not a `Transformer`, `source` not of integers, or `max_length` not an integer.
+        ValueError: the model is in training mode, `source` doesn't fit it, or `max_length` is below 1.
     """
     longest = _longest(model, source, max_length)
     memory, caches = model.encode(source), model.decoder.new_caches()
     tokens = source.new_full((len(source), 1), START)
     ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
     for _ in range(longest):
-        vectors = model.decode(tokens[:, -1:], memory, source, caches)
-        best = model.embedding.logits(vectors[:, -1:]).argmax(dim=-1)
+        best = log_probabilities(model, tokens[:, -1:], memory, source, caches).argmax(dim=-1, keepdim=True)
         best = best.masked_fill(ended.unsqueeze(1), PADDING)
         tokens = torch.cat([tokens, best], dim=1)
         ended |= best.squeeze(1) == END
@@ -73,14 +102,17 @@ class Beams:
         return cls(live, first, live, nothing)
 
     def advance(self, log_probability: Float[Tensor, "batch beam vocabulary"], alpha: float) -> Int[Tensor, "..."]:
-        """Extend the live targets by one token; return which live beam each new one continues."""
+        """Keep the best extensions of the live targets by one token; return which live beam each new one continues.
+
+        An extension by END is finished only if it is among the best: with one beam that is greedy decoding.
+        """
         vocabulary, beam = log_probability.size(-1), self.live.size(1)
         totals = (self.live_scores.unsqueeze(-1) + log_probability).flatten(start_dim=1)
-        scores, places = totals.topk(min(2 * beam, totals.size(1)), dim=1)  # enough, should a beam end everywhere
+        scores, places = totals.topk(beam, dim=1)
         origins, tokens = places // vocabulary, (places % vocabulary).unsqueeze(-1)
-        grown = torch.cat([_pick(self.live, origins), tokens], dim=-1)
-        self._finish(grown, scores.masked_fill(tokens.squeeze(-1) != END, -math.inf), alpha)
-        self.live_scores, kept = scores.masked_fill(tokens.squeeze(-1) == END, -math.inf).topk(beam, dim=1)
+        grown, ended = torch.cat([_pick(self.live, origins), tokens], dim=-1), tokens.squeeze(-1) == END
+        self._finish(grown, scores.masked_fill(~ended, -math.inf), alpha)
+        self.live_scores, kept = scores.masked_fill(ended, -math.inf).sort(dim=1, descending=True)
         self.live = _pick(grown, kept)
         return origins.gather(1, kept)
 
@@ -91,9 +123,9 @@ class Beams:
         self.done = _pick(torch.cat([longer, grown], dim=1), kept)
 
     def settled(self, longest: int, alpha: float) -> Bool[Tensor, ""]:
-        """Return whether no live target can still beat the worst finished one of its source."""
+        """Return whether no live target can still beat the best finished one of its source."""
         hope = self.live_scores[:, 0] / length_penalty(longest, alpha)  # a log-probability only falls
-        return (self.done_scores[:, -1] >= hope).all()
+        return (self.done_scores[:, 0] >= hope).all()
 
     def best(self) -> list[list[int]]:
         """Return each source's best finished target, or the best live one where none has finished."""
@@ -112,27 +144,26 @@ def beam_search(
 ) -> list[list[int]]:
     """Return for each source the best target found while keeping `beam` candidates at every step.
 
-    Best means the highest log-probability over `length_penalty`. The result holds no START and END.
+    Best means the highest log-probability over `length_penalty`. The result holds no START and END. The search is not
+    exhaustive: where a wider beam drops the start of what a narrower one finds, it may return a worse target.
 
     Args:
         beam: candidates per source; 1 is greedy decoding.
         alpha: strength of the length penalty.
-        max_length: most tokens of an output; None allows the source's length plus 50.
+        max_length: as for `greedy`; a target that has not ended is returned only if none has.
 
     Raises:
-        TypeError: `beam` is not an integer.
-        ValueError: `beam` is below 1 or above the vocabulary's size, or `alpha` is negative.
+        TypeError: `beam` is not an integer, `alpha` not a number, or an argument as for `greedy`.
+        ValueError: `beam` is below 1, `alpha` is negative or not finite, or an argument as for `greedy`.
     """
     checks.positive(beam=beam)
-    if beam > model.config.vocabulary - 1:
-        raise ValueError(f"beam must be below the vocabulary's size {model.config.vocabulary}, got {beam}")
     longest = _longest(model, source, max_length)
+    length_penalty(longest, alpha)  # a wrong alpha is named before the encoder runs
     caches, beams = model.decoder.new_caches(), Beams.start(source, beam)
     memory, copies = model.encode(source).repeat_interleave(beam, dim=0), source.repeat_interleave(beam, dim=0)
     for _ in range(longest):
-        vectors = model.decode(beams.live[:, :, -1].reshape(-1, 1), memory, copies, caches)
-        logits = model.embedding.logits(vectors[:, -1]).float()
-        origins = beams.advance(logits.log_softmax(dim=-1).unflatten(0, (-1, beam)), alpha)
+        found = log_probabilities(model, beams.live[:, :, -1].reshape(-1, 1), memory, copies, caches)
+        origins = beams.advance(found.unflatten(0, (-1, beam)), alpha)
         if beams.settled(longest, alpha):
             break
         rows = (origins + beam * torch.arange(len(source), device=source.device).unsqueeze(1)).flatten()
@@ -146,6 +177,9 @@ def _pick(targets: Int[Tensor, "batch from position"], which: Int[Tensor, "batch
 
 
 def _longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
+    checks.instance(Transformer, model=model)
+    if model.config.vocabulary <= END:
+        raise ValueError(f"the vocabulary must hold END, whose id is {END}, got {model.config.vocabulary} tokens")
     checks.tokens(model.config.vocabulary, source=source)
     if model.training:
         raise ValueError("the model must be in evaluation mode to decode, got training mode: call model.eval()")
@@ -156,6 +190,4 @@ def _longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
 
 
 def _words(row: list[int]) -> list[int]:
-    row = row[1:]
-    row = row[: row.index(END)] if END in row else row
-    return [token for token in row if token != PADDING]
+    return row[1 : row.index(END)] if END in row else row[1:]
