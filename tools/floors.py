@@ -17,14 +17,15 @@ FLOORS = [
     ["attention", "masks", "positional", "baselines", "tokeniser"],  # floor 0
     ["data", "relative"],
     ["fast_loss", "toy_grammar", "multi30k"],
-    ["multi_head", "toy"],  # floor 1
+    ["multi_head", "toy", "toy_tasks", "coreference"],  # floor 1
     ["layers", "fast"],  # floor 2
     ["encoder_decoder", "config"],
     ["model"],  # floor 3
     ["siblings", "checkpoints", "decoding"],
-    ["training"],
-    ["translator", "evaluation"],
-    ["observe", "visualisation", "exercises"],  # floor 4
+    ["training", "sampling", "diverse_beam"],
+    ["translator", "evaluation", "accumulation", "distributed"],
+    ["observe", "visualisation", "exercises", "head_statistics"],  # floor 4
+    ["ablation"],
     ["diagnostics"],
     ["experiments"],
 ]
