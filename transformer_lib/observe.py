@@ -1,4 +1,4 @@
-"""Attention seen from outside, without a line in the model (chapters 03, 06 and 09); `ablation` changes it.
+"""Attention seen from outside, without a line in the model (chapters 03, 06 and 09); `ablation` changes it::
 
     with record_attention(model) as weights:
         model(source, target)
