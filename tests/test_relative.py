@@ -84,6 +84,17 @@ def test_with_a_cache_any_cut_gives_the_same_outputs(name, sizes):
 
 
 @schemes
+def test_a_query_with_nothing_to_attend_to_gives_zeros(name):
+    ours = multi_head.MultiHeadAttention(HEADS * D_K, HEADS, position=SCHEMES[name]()).double()
+    x = torch.randn(BATCH, LENGTH, HEADS * D_K, dtype=torch.float64, requires_grad=True)
+    mask = masks.causal_mask(LENGTH)
+    mask[3] = False
+    output = ours(x, x, mask)
+    assert (output[:, 3] == 0).all() and (output[:, 2] != 0).all()
+    assert all(gradient.isfinite().all() for gradient in twins.gradients(output, [x, *ours.parameters()]))
+
+
+@schemes
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_dtypes_stay_as_they_are(name, dtype):
     scheme, x = SCHEMES[name]().to(dtype), vectors(dtype=dtype)

@@ -157,6 +157,14 @@ def test_the_mask_of_a_text_is_the_prefixs_at_first_and_causal_later(length, pas
     assert (whole[:, :, past:] == later).all()
 
 
+@positions
+@pytest.mark.parametrize("padding", [0, 3])
+def test_a_text_shorter_than_the_prefix_is_as_if_alone(positions, padding):
+    ours, ids = made(siblings.DecoderOnly, positions, padding=padding), tokens(1, 2, 5)
+    ids[1] = torch.tensor([5, 3 - padding, *[padding] * 3])  # the other of 0 and 3 is a token here
+    torch.testing.assert_close(ours(ids, prefix=4)[1, :2], ours(ids[1:, :2], prefix=2)[0])
+
+
 def test_the_mask_of_a_text_leaves_its_padding_out():
     mask = siblings.text_mask(torch.tensor([[5, 6, 9], [5, 9, 9]]), prefix=3, padding=9)
     assert mask[:, 0].tolist() == [[[True, True, False]] * 3, [[True, False, False]] * 3]
