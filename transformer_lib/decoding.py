@@ -69,7 +69,7 @@ def greedy(model: Transformer, source: Int[Tensor, "batch source"], max_length: 
         TypeError: `model` is not a `Transformer`, `source` not of integers, or `max_length` not an integer.
         ValueError: the model is in training mode, `source` doesn't fit it, or `max_length` is below 1.
     """
-    longest = _longest(model, source, max_length)
+    longest = longest_target(model, source, max_length)
     memory, caches = model.encode(source), model.decoder.new_caches()
     tokens = source.new_full((len(source), 1), START)
     ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
@@ -80,7 +80,7 @@ def greedy(model: Transformer, source: Int[Tensor, "batch source"], max_length: 
         ended |= best.squeeze(1) == END
         if ended.all():
             break
-    return [_words(row) for row in tokens.tolist()]
+    return [words_of(row) for row in tokens.tolist()]
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Beams:
         """Return each source's best finished target, or the best live one where none has finished."""
         finished = self.done_scores[:, 0] > -math.inf
         rows = torch.where(finished.unsqueeze(1), self.done[:, 0], self.live[:, 0])
-        return [_words(row) for row in rows.tolist()]
+        return [words_of(row) for row in rows.tolist()]
 
 
 @torch.no_grad()
@@ -157,7 +157,7 @@ def beam_search(
         ValueError: `beam` is below 1, `alpha` is negative or not finite, or an argument as for `greedy`.
     """
     checks.positive(beam=beam)
-    longest = _longest(model, source, max_length)
+    longest = longest_target(model, source, max_length)
     length_penalty(longest, alpha)  # a wrong alpha is named before the encoder runs
     caches, beams = model.decoder.new_caches(), Beams.start(source, beam)
     memory, copies = model.encode(source).repeat_interleave(beam, dim=0), source.repeat_interleave(beam, dim=0)
@@ -176,7 +176,8 @@ def _pick(targets: Int[Tensor, "batch from position"], which: Int[Tensor, "batch
     return targets.gather(1, which.unsqueeze(-1).expand(-1, -1, targets.size(-1)))
 
 
-def _longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
+def longest_target(model: Transformer, source: Int[Tensor, "batch source"], max_length: int | None) -> int:
+    """Return how many tokens an output may have; the errors are those of `greedy`."""
     checks.instance(Transformer, model=model)
     if model.config.vocabulary <= END:
         raise ValueError(f"the vocabulary must hold END, whose id is {END}, got {model.config.vocabulary} tokens")
@@ -189,5 +190,6 @@ def _longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
     return min(max_length, model.config.max_length)
 
 
-def _words(row: list[int]) -> list[int]:
+def words_of(row: list[int]) -> list[int]:
+    """Return a target's tokens after START and before END."""
     return row[1 : row.index(END)] if END in row else row[1:]
