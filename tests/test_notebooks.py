@@ -144,7 +144,7 @@ def test_a_run_stores_the_outputs_and_the_next_run_changes_nothing(book, capsys)
     )
     notebooks.main(["--write", "09_small"], book)
     stored = cells.read(path)
-    assert [cell.outputs[-1].data["text/plain"] for cell in stored.cells] == ["'notebooks'", "2", "'2'"]
+    assert [cell.outputs[-1].data["text/plain"] for cell in stored.cells] == ["'notebooks'", "2", "'1'"]
     assert [cell.execution_count for cell in stored.cells] == [1, 2, 3]
     assert len(stored.cells) == 3  # the probe for memory is gone
     assert "MiB, outputs changed" in capsys.readouterr().out
