@@ -173,7 +173,7 @@ class ShawPositions(PositionScheme):
     """A learnt vector for each offset, which counts as part of the key: q . a_offset / sqrt(d_k) joins the score.
 
     Shaw et al. (2018), equations 4 and 5; offsets are clipped to +-`max_distance`, and all heads share the vectors. The
-    paper's second table, added to the values, is left out: in its own ablation (section 4.3) the keys' alone sufficed.
+    paper's second table, for the values, is left out: by its own ablation (section 4.3) the keys' may be sufficient.
 
     Args:
         max_distance: offsets beyond it count as this far.
