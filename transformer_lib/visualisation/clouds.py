@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -13,7 +14,7 @@ from transformer_lib.visualisation.style import COLOURS, new_figure, tidy
 MARKS = {"input": "s", "value": "o", "output": "D"}
 
 
-def convex_hull(points: Tensor) -> Tensor:
+def convex_hull(points: Float[Tensor, "point 2"]) -> Float[Tensor, "corner 2"]:
     """Return the corners of the smallest convex polygon around points [point 2], counter-clockwise.
 
     Andrew's monotone chain: the lower side from left to right, then the upper side back.
@@ -35,7 +36,7 @@ def _turn(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> float:
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
-def point_clouds(panels: dict[str, dict[str, Tensor]], names: Sequence[str] | None = None) -> Figure:
+def point_clouds(panels: dict[str, dict[str, Float[Tensor, "..."]]], names: Sequence[str] | None = None) -> Figure:
     """Draw points [point 2] by role, with the convex hull of each panel's first role.
 
     Args:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -13,7 +14,7 @@ WRITTEN_UP_TO = 12  # keys: beyond, the numbers in the squares can't be read
 
 
 def attention_maps(
-    maps: dict[str, Tensor], queries: Sequence[str] | None = None, keys: Sequence[str] | None = None
+    maps: dict[str, Float[Tensor, "..."]], queries: Sequence[str] | None = None, keys: Sequence[str] | None = None
 ) -> Figure:
     """Draw maps of weights side by side, queries downwards and keys to the right.
 
