@@ -39,7 +39,8 @@ def diverse_beam_search(
         TypeError: `beam` or `groups` is not an integer, `strength` or `alpha` not a number, or as for `greedy`.
         ValueError: `groups` does not divide `beam`, a number is out of range, or an argument as for `greedy`.
     """
-    width = _width(beam, groups, strength)
+    width = _width(beam, groups)
+    _check(strength)
     longest = decoding.longest_target(model, source, max_length)
     decoding.length_penalty(longest, alpha)  # a wrong alpha is named before the encoder runs
     caches, parts = model.decoder.new_caches(), [Beams.start(source, width) for _ in range(groups)]
@@ -65,8 +66,11 @@ def advance_in_turn(
     """Take one step with each group, given what those before it chose; return which live beam each new one continues.
 
     Raises:
-        ValueError: there are not as many groups of log-probabilities as groups of beams.
+        TypeError: the log-probabilities are not of floating point, or a number is not one.
+        ValueError: there are not as many groups of log-probabilities as groups of beams, or a number is out of range.
     """
+    _check(strength)
+    checks.tensors(0, log_probability=log_probability)
     if log_probability.dim() != 4 or log_probability.size(1) != len(parts):
         got = checks.shape(log_probability)
         raise ValueError(
@@ -82,12 +86,15 @@ def advance_in_turn(
     return torch.stack(origins, dim=1)
 
 
-def _width(beam: int, groups: int, strength: float) -> int:
+def _width(beam: int, groups: int) -> int:
     checks.positive(beam=beam, groups=groups)
     if beam % groups:
         raise ValueError(f"groups must divide beam, got beam = {beam} and groups = {groups}")
+    return beam // groups
+
+
+def _check(strength: float) -> None:
     if isinstance(strength, bool) or not isinstance(strength, int | float):
         raise TypeError(f"strength must be a number of at least 0, got {strength!r} of type {type(strength).__name__}")
     if not 0 <= strength < math.inf:
         raise ValueError(f"strength must be at least 0 and finite, got {strength}")
-    return beam // groups

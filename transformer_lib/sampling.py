@@ -126,6 +126,8 @@ def sample(
 
 def _distributions(logits: Tensor) -> None:
     checks.tensors(1, logits=logits)
+    if logits.size(-1) == 0:
+        raise ValueError(f"logits must be of at least one token, got shape {checks.shape(logits)}")
     largest = logits.amax(dim=-1)
     if not largest.isfinite().all():
         got = largest[~largest.isfinite()][0].item()
