@@ -4,8 +4,6 @@ Each returns pairs of ids as `toy.copy_task` does. Save for `recall_task`, a tar
 answers it place by place, so that an encoder alone can be trained on it, too.
 """
 
-import math
-
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -48,27 +46,28 @@ def recall_task(count: int, length: int, distance: int, vocabulary: int, generat
 def two_relations_task(
     count: int, length: int, vocabulary: int, generator: torch.Generator, *, offsets: tuple[int, int] = (1, 2)
 ) -> list[Pair]:
-    """Return random symbols, each place's answer naming two others at once: those so many places before it.
+    """Return random symbols, each place's answer telling by how much one of those before it exceeds another.
 
-    With n = floor(sqrt(ids that are not special)) symbols, numbered from 0, the answer is FIRST_SYMBOL + n * a + b;
-    `NOTHING` where there is no such place. Which symbol stood where matters, so one average of both is not enough.
+    With n symbols, numbered from 0, the answer is FIRST_SYMBOL + n - 1 + a - b, where a and b stand so many places
+    before; `NOTHING` where there is no such place. An average of both, however weighted, with a linear map after it
+    can't subtract: that takes two relations at once, each with values of its own.
 
     Args:
         offsets: how many places before its own each place asks about, for a and for b.
-        vocabulary: number of ids, special tokens included; answers use nearly all of them, symbols their root.
+        vocabulary: number of ids, special tokens included; there are twice as many answers as symbols, less one.
 
     Raises:
         TypeError: a size or an offset is not an integer, or `generator` is not a `torch.Generator`.
-        ValueError: a size or an offset is below 1, the offsets are equal, or `vocabulary` leaves less than 4 answers.
+        ValueError: a size or an offset is below 1, the offsets are equal, or `vocabulary` leaves fewer than 3 answers.
     """
     checks.instance(tuple, offsets=offsets)
     if len(offsets) != 2 or len(set(offsets)) != 2:
         raise ValueError(f"offsets must be two different numbers, got {offsets}")
     checks.positive(first_offset=offsets[0], second_offset=offsets[1])
-    symbols = math.isqrt(_symbols(vocabulary, 4))
+    symbols = (_symbols(vocabulary, 3) + 1) // 2
     rows = _draw(count, length, FIRST_SYMBOL, FIRST_SYMBOL + symbols, generator)
     a, b = (shifted(rows, offset) for offset in offsets)
-    answers = FIRST_SYMBOL + symbols * (a - FIRST_SYMBOL) + (b - FIRST_SYMBOL)
+    answers = FIRST_SYMBOL + symbols - 1 + a - b
     answers[:, : max(offsets)] = NOTHING
     return list(zip(rows.tolist(), answers.tolist(), strict=True))
 
