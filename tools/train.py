@@ -143,6 +143,8 @@ def trained(settings: Settings, options: argparse.Namespace, folder: Path) -> Ru
 
 def finish(run: Run, record: Path, ship: bool) -> None:
     """Translate the test set, write the record, and ship the translator if that is wanted."""
+    for part in record.parent.glob(f"{record.stem}*.part"):  # of a run that was killed while it wrote
+        part.unlink(missing_ok=True)
     best = run.best()
     results = translate(best, run.corpus, run.settings.alpha, record)
     command = "make train" + (f" ARGS={shlex.quote(shlex.join(sys.argv[1:]))}" if sys.argv[1:] else "")

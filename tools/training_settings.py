@@ -15,7 +15,7 @@ class Settings:
     """What a run depends on, besides the data."""
 
     seed: int = 1
-    epochs: int = 13
+    epochs: int = 12
     vocabulary: int = 5000
     d_model: int = 128
     heads: int = 4
