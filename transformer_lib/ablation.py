@@ -1,7 +1,7 @@
-"""Attention changed from outside: heads taken out, made uniform, or patched with another run's weights (chapter 09).
+"""Attention changed from outside: heads taken out, made uniform, or patched with another run's weights (chapter 09)::
 
-with edit_attention(model, {"encoder.layers.0.self_attention": zero_heads(1)}):
-    model(source, target)
+    with edit_attention(model, {"encoder.layers.0.self_attention": zero_heads(1)}):
+        model(source, target)
 """
 
 from collections.abc import Callable, Iterator, Mapping
