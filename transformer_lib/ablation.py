@@ -2,6 +2,8 @@
 
     with edit_attention(model, {"encoder.layers.0.self_attention": zero_heads(1)}):
         model(source, target)
+
+An edit is given the weights after mask and softmax; the values, and whatever comes after, are computed as ever.
 """
 
 from collections.abc import Callable, Iterator, Mapping
