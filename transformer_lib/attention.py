@@ -53,7 +53,7 @@ def attention_weights(
     key: Float[Tensor, "*batch key d_k"],
     mask: Bool[Tensor, "..."] | None = None,
 ) -> Float[Tensor, "*batch query key"]:
-    """Return how much each query attends to each key; every row sums to 1.
+    """Return how much each query attends to each key; every row sums to 1 (or to 0 where nothing is allowed).
 
     softmax(Q K^T / sqrt(d_k)), Vaswani et al. (2017), equation 1.
 

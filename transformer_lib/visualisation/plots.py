@@ -11,6 +11,7 @@ from transformer_lib.visualisation.style import COLOURS, new_figure, tidy
 Numbers = Sequence[int | float]
 _CYCLE = [COLOURS[role] for role in ("with", "without", "query", "key", "output", "value")]
 PLAIN_UP_TO = 1e7  # times from the lowest to the highest label; beyond, powers of ten are easier to read
+_LINES = ("theory", "reference")  # dashed, without marks: nothing was measured
 _MARKS_UP_TO = 20  # points: beyond, a mark at each would hide the line
 
 
@@ -19,8 +20,8 @@ class Panel:
     """What one panel of `curves` shows.
 
     Args:
-        series: label -> (x, y); labels that begin with "with ", "without " or "theory" have fixed colours, and those
-            that agree up to a comma share one entry of the legend.
+        series: label -> (x, y); labels that begin with "with ", "without ", "theory" or "reference" have fixed
+            colours, and those that agree up to a comma share one entry of the legend.
         log: the axes that are logarithmic: "", "x", "y" or "xy".
         base: of the logarithmic x axis.
     """
@@ -58,8 +59,8 @@ def _draw(axes: Axes, panel: Panel) -> None:
         group = label.split(", ")[0]
         entry = "_" if group in groups else group  # matplotlib leaves "_" out of the legend
         groups.add(group)
-        mark = "o" if len(x) <= _MARKS_UP_TO and not label.startswith("theory") else None
-        style = "--" if label.startswith("theory") else "-"
+        mark = "o" if len(x) <= _MARKS_UP_TO and not label.startswith(_LINES) else None
+        style = "--" if label.startswith(_LINES) else "-"
         axes.plot(x, y, style, marker=mark, markersize=4, color=_colour(label, number), label=entry, linewidth=1.6)
     _set_scales(axes, panel)
     axes.grid(True, color="#e3e6ea", linewidth=0.7)
@@ -85,4 +86,5 @@ def _plain(value: float, _: int) -> str:
 
 def _colour(label: str, number: int) -> str:
     role = label.split(" ")[0].rstrip(":,")
+    role = "theory" if role == "reference" else role
     return COLOURS.get(role, _CYCLE[number % len(_CYCLE)])

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformer_lib import attention, files
 from transformer_lib.visualisation.style import COLOURS, new_figure, png, tidy
 
-TOKENS = ("The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired")
+LABELS = tuple(f"key {number}" for number in range(1, 12))
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 DRAWS = 6
 
@@ -38,7 +38,7 @@ class State:
 
 
 def vectors(draw: int, d_k: int) -> tuple[Float[Tensor, "query=1 d_k"], Float[Tensor, "key=11 d_k"]]:
-    """Return the query of "it" and a key for each token, all components from N(0, 1).
+    """Return a query and a key for each label, all components from N(0, 1).
 
     Raises:
         ValueError: the draw or the width isn't one that the figure has.
@@ -46,7 +46,7 @@ def vectors(draw: int, d_k: int) -> tuple[Float[Tensor, "query=1 d_k"], Float[Te
     if draw not in range(DRAWS) or d_k not in WIDTHS:
         raise ValueError(f"draw must be below {DRAWS} and d_k one of {WIDTHS}, got {draw} and {d_k}")
     generator = torch.Generator().manual_seed(draw + 1)
-    both = torch.randn(1 + len(TOKENS), WIDTHS[-1], generator=generator)[:, :d_k]
+    both = torch.randn(1 + len(LABELS), WIDTHS[-1], generator=generator)[:, :d_k]
     return both[:1], both[1:]
 
 
@@ -78,7 +78,7 @@ def products() -> list[dict[int, list[float]]]:
 
 def write(path: Path) -> None:
     """Write the data that the built page's twin of the control reads."""
-    data = {"tokens": TOKENS, "widths": WIDTHS, "draws": products()}
+    data = {"labels": LABELS, "widths": WIDTHS, "draws": products()}
     text = f"// Written by transformer_lib.visualisation.scale.write\nvar attentionScaleData = {json.dumps(data)};\n"
     files.write_whole(path, text.encode())
 
@@ -87,14 +87,14 @@ def figure(shown: State) -> Figure:
     """Draw the scores and the weights of a state as bars, one per key."""
     drawn = new_figure(7.4, 2.9)
     left, right = drawn.subplots(1, 2, sharey=True)
-    places = range(len(TOKENS))
+    places = range(len(LABELS))
     tidy(left, "scores", "score (no unit)", "key")
     left.barh(places, shown.scores, color=COLOURS["key"])
     left.axvline(0, color="#333333", linewidth=0.8)
     tidy(right, f"weights: largest {shown.largest:.2f}, entropy {shown.entropy:.2f} nats", "weight (share of 1)", "")
     right.barh(places, shown.weights, color=COLOURS["query"])
     right.set_xlim(0, 1)
-    left.set_yticks(places, TOKENS)
+    left.set_yticks(places, LABELS)
     left.invert_yaxis()
     return drawn
 

@@ -59,13 +59,13 @@
     ["key", "score", "", "weight", ""].forEach(function (text) {
       bars.append(element("span", { className: "as-head", textContent: text }));
     });
-    data.tokens.forEach(function (token) {
+    data.labels.forEach(function (label) {
       var row = {
         score: element("span", { className: "as-fill" }), scoreSays: element("span", { className: "as-number" }),
         weight: element("span", { className: "as-fill" }), weightSays: element("span", { className: "as-number" })
       };
       bars.append(
-        element("span", { textContent: token }),
+        element("span", { textContent: label }),
         element("span", { className: "as-track" }, [row.score, element("span", { className: "as-middle" })]), row.scoreSays,
         element("span", { className: "as-track" }, [row.weight]), row.weightSays);
       rows.push(row);
@@ -86,16 +86,16 @@
       widthSays.textContent = dK;
       width.setAttribute("aria-valuetext", "d_k " + dK);
       temperatureSays.textContent = (+temperature.value).toFixed(2);
-      var winner = data.tokens[now.weights.indexOf(now.largest)];
+      var winner = data.labels[now.weights.indexOf(now.largest)];
       says.textContent = "Largest weight: " + now.largest.toFixed(3) + " (" + winner + "). Entropy: " + now.entropy.toFixed(2) +
-        " of at most " + Math.log(data.tokens.length).toFixed(2) + " nats, as if the query looked at " +
-        Math.exp(now.entropy).toFixed(1) + " of " + data.tokens.length + " tokens alike.";
+        " of at most " + Math.log(data.labels.length).toFixed(2) + " nats, as if the query looked at " +
+        Math.exp(now.entropy).toFixed(1) + " of " + data.labels.length + " keys alike.";
     }
 
     function reset() { width.value = data.widths.indexOf(64); scaled.checked = false; temperature.value = 1; draw = 0; show(); }
 
     var controls = element("fieldset", {}, [
-      element("legend", { textContent: "One query, " + data.tokens.length + " keys" }),
+      element("legend", { textContent: "One query, " + data.labels.length + " keys" }),
       element("label", {}, ["d_k", width, widthSays]),
       element("label", {}, [scaled, "divide by \u221Ad_k"]),
       element("label", {}, ["temperature", temperature, temperatureSays]), again]);
