@@ -89,6 +89,13 @@ def test_one_head_is_attention_between_an_embedding_and_an_answer():
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, reversal.LENGTH))
 
 
+def test_the_moving_figure_shows_what_its_caption_says():
+    for draw in range(scale.DRAWS):
+        for d_k in (64, 128, 256, 512):
+            without, scaled = (sorted(scale.state(draw, d_k, scaled).weights) for scaled in (False, True))
+            assert sum(without[-2:]) > 0.65 and scaled[-1] < 0.5
+
+
 def page_data():
     text = (SCRIPTS / "attention_scale_data.js").read_text(encoding="utf-8")
     return json.loads(text[text.index("{") : text.rindex("}") + 1])
