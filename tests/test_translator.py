@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from transformer_lib.translator import DESCRIPTION, SHIPPED, TOKENISER, WEIGHTS,
 
 LINES = ["ein Hund läuft", "ein Mann sitzt", "zwei Hunde laufen", "a dog runs", "a man sits", "two dogs run"]
 SIZES = {"d_model": 8, "heads": 2, "d_ff": 8, "layers": 1, "max_length": 12}
+
+ROOT = Path(__file__).parents[1]
 
 
 def small(seed: int = 0) -> Translator:
@@ -286,10 +289,12 @@ def shipped() -> Translator:
 
 
 def test_the_shipped_translator_is_whole_and_small(shipped):
+    description = json.loads((SHIPPED / DESCRIPTION).read_text())
     files_of_it = sorted(path.name for path in SHIPPED.iterdir())
-    assert files_of_it == sorted([WEIGHTS, TOKENISER, DESCRIPTION])
+    assert files_of_it == sorted([WEIGHTS, TOKENISER, DESCRIPTION, "record.json"])
+    assert (SHIPPED / "record.json").read_bytes() == (ROOT / description["record"]).read_bytes()
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 6_000_000
-    assert json.loads((SHIPPED / DESCRIPTION).read_text())["test"]["sacrebleu"] >= 39
+    assert description["test"]["sacrebleu"] >= 39
 
 
 @pytest.mark.parametrize("beam", [1, 5])

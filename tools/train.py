@@ -155,6 +155,7 @@ def finish(run: Run, record: Path, ship: bool) -> None:
     if ship:
         about = {"seed": run.settings.seed, "record": record.relative_to(ROOT).as_posix(), "test": results["beam 5"]}
         translator.save_translator(SHIPPED, best, **about)
+        files.write_whole(SHIPPED / "record.json", record.read_bytes())  # for chapter 07, without the repository
         print(f"Shipped: {SHIPPED}")
     print(f"Record: {record}")
 

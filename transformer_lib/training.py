@@ -1,7 +1,6 @@
 """Training: the learning rate, the loss, the precision and the loop (chapter 07)."""
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Iterator
 
 import torch
@@ -117,11 +116,7 @@ def train(
             group["lr"] = rate(step)
         optimizer.zero_grad(set_to_none=True)
         loss = loss_of(model, batch)
-        checks.tensors(0, loss=loss)
-        if loss.numel() != 1:
-            raise ValueError(f"the loss must be one number, got shape {checks.shape(loss)}")
-        if not math.isfinite(loss.item()):
-            raise ValueError(f"the loss must be finite, got {loss.item()} at step {step}")
+        checks.finite_loss(loss, step)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

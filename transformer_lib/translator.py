@@ -42,7 +42,7 @@ class Translator:
             raise ValueError(f"the tokeniser must have the model's {wanted} tokens, got {got}")
 
     def translate(
-        self, sentences: Iterable[str], beam: int = 5, alpha: float = 0.6, sentences_per_batch: int = 64
+        self, sentences: Iterable[str], beam: int = 5, alpha: float = 1.0, sentences_per_batch: int = 64
     ) -> list[str]:
         """Return each sentence's translation, in the order of the sentences.
 
@@ -50,7 +50,8 @@ class Translator:
 
         Args:
             beam: candidates kept at every step; 1 decodes greedily.
-            alpha: strength of `decoding.length_penalty`.
+            alpha: strength of `decoding.length_penalty`; of 0, 0.6, 1 and 1.4, the shipped translator did best with 1
+                on the validation set.
 
         Raises:
             TypeError: `sentences` is one string instead of several, one of them is no string, or a number is none.

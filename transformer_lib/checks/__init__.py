@@ -20,6 +20,7 @@ from transformer_lib.checks.values import (
     above_zero,
     bucket_sizes,
     enough_positions,
+    finite_loss,
     heads_divide,
     instance,
     not_negative,
@@ -32,6 +33,7 @@ from transformer_lib.checks.values import (
 )
 
 __all__ = [
+    "finite_loss",
     "above_zero",
     "broadcasts",
     "bucket_sizes",

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from types import UnionType
 
+from torch import Tensor
+
 
 def positive(**sizes: int) -> None:
     """Demand integers of at least 1.
@@ -165,3 +167,19 @@ def enough_positions(max_length: int, first: int, length: int) -> None:
     not_negative(first=first)
     if first + length > max_length:
         raise ValueError(f"the model has {max_length} positions (max_length), got a sequence of {first + length}")
+
+
+def finite_loss(loss: Tensor, step: int) -> None:
+    """Demand a loss that is one finite number.
+
+    Raises:
+        TypeError: it is not a tensor of floating point.
+        ValueError: it is several numbers, infinite or not a number.
+    """
+    instance(Tensor, loss=loss)
+    if not loss.is_floating_point():
+        raise TypeError(f"the loss must be of floating point, got {loss.dtype}")
+    if loss.numel() != 1:
+        raise ValueError(f"the loss must be one number, got shape {list(loss.shape)}")
+    if not math.isfinite(loss.item()):
+        raise ValueError(f"the loss must be finite, got {loss.item()} at step {step}")
