@@ -75,7 +75,6 @@ def greedy(model: Transformer, source: Int[Tensor, "batch source"], max_length: 
     ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
     for _ in range(longest):
         best = log_probabilities(model, tokens[:, -1:], memory, source, caches).argmax(dim=-1, keepdim=True)
-        best = best.masked_fill(ended.unsqueeze(1), PADDING)
         tokens = torch.cat([tokens, best], dim=1)
         ended |= best.squeeze(1) == END
         if ended.all():
