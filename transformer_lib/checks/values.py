@@ -176,9 +176,9 @@ def finite_loss(loss: Tensor, step: int) -> None:
         TypeError: it is not a tensor of floating point.
         ValueError: it is several numbers, infinite or not a number.
     """
-    instance(Tensor, loss=loss)
-    if not loss.is_floating_point():
-        raise TypeError(f"the loss must be of floating point, got {loss.dtype}")
+    kind = loss.dtype if isinstance(loss, Tensor) else type(loss).__name__
+    if not (isinstance(loss, Tensor) and loss.is_floating_point()):
+        raise TypeError(f"the loss must be a tensor of floating point, got {kind}")
     if loss.numel() != 1:
         raise ValueError(f"the loss must be one number, got shape {list(loss.shape)}")
     if not math.isfinite(loss.item()):
