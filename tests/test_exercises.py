@@ -12,7 +12,7 @@ from torch import nn
 
 from tools import ROOT, cells, exercise_data
 from transformer_lib import attention, exercises, fast
-from transformer_lib.exercises import checking, protocols, store, values
+from transformer_lib.exercises import checking, protocols, relations, store, values
 from transformer_lib.exercises.declared import Case, Exercise, KnownMistake, Outcome, Probe
 from transformer_lib.multi_head import MultiHeadAttention
 
@@ -127,6 +127,59 @@ def test_an_unknown_mistake_is_compared_with_the_right_answer(change, said):
 def test_a_wrong_scale_inside_the_softmax_is_found(scale, said):
     feedback = exercises.check("2.1", lambda q, k, mask=None: right(q * scale, k, mask))
     assert "softmax of scores that are" in feedback.text and said in feedback.text
+
+
+def test_a_factor_that_two_sizes_explain_is_not_named():
+    four_and_two = {"query": torch.zeros(2, 4), "key": torch.zeros(3, 4)}
+    assert relations.named(2.0, four_and_two) == "2.000"
+    assert relations.named(4.0, four_and_two) == "4.000 = 4, 4 being the size of query's axis -1,"
+    assert relations.named(3**0.5, {"query": torch.zeros(3, 5), "key": torch.zeros(5, 3)}) == "1.732 = sqrt(3)"
+
+
+@pytest.mark.parametrize(
+    ("number", "answer", "said"),
+    [
+        ("2.1", lambda q, k, m=None: right(q, k, m).log(), "logarithms of the right numbers"),
+        ("2.1", lambda q, k, m=None: right(q, k, m) * 2 - 1 / k.size(-2), "Some weights are negative (the smallest"),
+        ("2.1", lambda q, k, m=None: right(q, k, m) / q.size(-2), "Your rows sum to 1 all together"),
+        ("2.1", lambda q, k, m: right(q, k, m) ** 2, "No mask is passed here: it may be None"),
+        ("2.1", lambda q, k, m=None: (q @ k.mT).masked_fill(m == 0, -9.0).softmax(-1), "No mask is passed here"),
+        ("2.1", lambda q, k, m=None: (right(q, k) >= right(q, k).amax(-1, True)).float(), "as from an argmax"),
+        ("2.2", lambda q, k, a, b, v: (q @ a.T @ v)[..., None].expand(*q.shape[:-1], k.size(-2)), "all along axis -1"),
+        ("2.2", lambda q, k, a, b, v: torch.sin(q @ a.T + k @ b.T) @ v, "axes don't line up"),
+        (
+            "2.3",
+            lambda m, s: m.expand(s.shape) if m.dtype == torch.bool and m.dim() > 1 and m.shape[-1] != 5 else None,
+            "where TypeError was wanted: None comes back",
+        ),
+        ("2.5", lambda a, b, c, d: a, "2 parts: a tensor of shape [2, 3], a tensor of shape [2]"),
+        ("2.5", lambda a, b, c, d: (a, b), "part 0 of what you return"),
+        ("2.1", lambda q, k, m=None: right(q, k, m) if q.dim() < 4 else right(q, k, m).flip(-1) ** 2, ", head "),
+    ],
+)
+def test_what_is_said_names_the_part_and_the_trouble(number, answer, said):
+    feedback = exercises.check(number, answer)
+    assert not feedback and said in feedback.text, feedback
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("got (2, 1, 1, 5)"), "ValueError is right, but its text lacks [2, 2, 3, 4]"),
+        (AssertionError(), "python -O leaves it out: raise ValueError"),
+        (RuntimeError("expand"), "RuntimeError is raised where ValueError was wanted. It comes from inside torch"),
+    ],
+)
+def test_a_wrong_error_is_told_from_the_right_one(error, said):
+    fitted = {d.id: d for d in exercise_data.probes()}["2.3"].reference
+
+    def answer(mask, scores):
+        if mask.shape == (2, 1, 1, 5):
+            raise error
+        return fitted(mask, scores)
+
+    text = " ".join(exercises.check("2.3", answer).text.split())
+    assert said in text and "text holds both shapes: [2, 1, 1, 5] and [2, 2, 3, 4]" in text
 
 
 def test_what_fails_is_narrowed_down():
@@ -319,6 +372,19 @@ def test_an_answer_that_isnt_right_is_refused_with_its_feedback(answer):
     assert "keeps its own attention_weights" in repr(swap) and "2.1 not" in repr(swap)
     with pytest.raises(ValueError, match="must pass its check"), swap:
         pass
+
+
+def test_a_check_says_what_use_will_refuse():
+    feedback = exercises.check("2.1", lambda q, k, m=None: attention.attention_weights(q, k, m))
+    assert feedback and "But it calls the library's attention_weights" in feedback.text
+    roundabout = exercises.check(
+        "2.1", lambda q, k, m=None: attention.attend(q, k, torch.eye(k.size(-2)).expand(*k.shape[:-1], -1), m)
+    )
+    assert roundabout and "it calls the library's" in roundabout.text and "will refuse it" in roundabout.text
+    cut = exercises.check("2.1", lambda *arguments: right(*arguments).detach())
+    assert cut and "But no gradient flows" in cut.text
+    with exercises.use(attention_weights=right):
+        assert exercises.check("2.1", right).text.count("\n") == 0
 
 
 def test_an_answer_that_calls_what_it_replaces_is_refused():

@@ -22,19 +22,22 @@ def _draw(generator: torch.Generator, *shape: int, mean: float = 0.0) -> Tensor:
 
 
 def weights_cases(seed: int) -> list[Case]:
-    """Return queries and keys: fewer, more and as many; with and without masks; one query that may see nothing."""
+    """Return queries and keys: fewer, more and as many; with and without masks; one query that may see nothing.
+
+    The sizes of a case are unlike primes, so that no factor (a size, a root, a product) has two explanations.
+    """
     g = torch.Generator().manual_seed(seed)
-    real = torch.tensor([[True] * 3 + [False], [True, True, False, False]])[:, None, None, :]
+    real = (torch.arange(5) < torch.tensor([[4], [2]]))[:, None, None, :]
     causal = torch.ones(3, 3, dtype=torch.bool).tril()
     nothing = torch.tensor([[True, False, True], [False, False, False]])
-    near = _draw(g, 1, 4)
+    near = _draw(g, 1, 5)
     rows = torch.cat([near, near + 0.01, near - 0.02])
     return [
-        Case("small", {"query": _draw(g, 2, 4, mean=0.5), "key": _draw(g, 3, 4, mean=0.3)}),
-        Case("batch and heads", {"query": _draw(g, 2, 3, 2, 8, mean=0.2), "key": _draw(g, 2, 3, 5, 8, mean=0.4)}),
-        Case("padding mask", {"query": _draw(g, 2, 2, 3, 6), "key": _draw(g, 2, 2, 4, 6, mean=0.3), "mask": real}),
+        Case("small", {"query": _draw(g, 2, 5, mean=0.5), "key": _draw(g, 3, 5, mean=0.3)}),
+        Case("batch and heads", {"query": _draw(g, 2, 3, 5, 11, mean=0.2), "key": _draw(g, 2, 3, 7, 11, mean=0.4)}),
+        Case("padding mask", {"query": _draw(g, 2, 1, 3, 7), "key": _draw(g, 2, 1, 5, 7, mean=0.3), "mask": real}),
         Case("causal mask", {"query": _draw(g, 2, 3, 5), "key": _draw(g, 2, 3, 5, mean=0.3), "mask": causal}),
-        Case("nothing allowed", {"query": _draw(g, 2, 6), "key": _draw(g, 3, 6), "mask": nothing}),
+        Case("nothing allowed", {"query": _draw(g, 2, 7), "key": _draw(g, 3, 7), "mask": nothing}),
         Case("large scores", {"query": (near.sign() + 0.5) * 100, "key": near.sign() * 2 + rows - near}),
     ]
 
@@ -93,6 +96,31 @@ def _scores_first(finish: Callable[[Tensor, Tensor | None], Tensor]) -> Callable
     return lambda query, key, mask=None: finish(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), mask)
 
 
+def _over_sum(numbers: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor | None], Tensor]:
+    """Return what shares each row out in proportion to some numbers made from the scores, where a mask allows it."""
+
+    def finish(scores: Tensor, mask: Tensor | None) -> Tensor:
+        shares = numbers(scores) if mask is None else numbers(scores) * mask
+        sums = shares.sum(dim=-1, keepdim=True)
+        return shares / sums.masked_fill(sums == 0, 1.0)
+
+    return finish
+
+
+def _hardest(scores: Tensor, mask: Tensor | None) -> Tensor:
+    filled = scores if mask is None else scores.masked_fill(~mask, -math.inf)
+    chosen = torch.nn.functional.one_hot(filled.argmax(dim=-1), scores.size(-1)).to(scores.dtype)
+    return chosen if mask is None else chosen * mask
+
+
+def _needs_a_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
+    return scores.masked_fill(~mask, -math.inf).softmax(dim=-1).masked_fill(~mask, 0.0)
+
+
+def _axes_from_the_front(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
+    return _masked_softmax(query @ key.transpose(0, 1) / math.sqrt(query.size(-1)), mask)
+
+
 def _exp_without_max(scores: Tensor, mask: Tensor | None) -> Tensor:
     powers = scores.exp() if mask is None else scores.exp() * mask
     sums = powers.sum(dim=-1, keepdim=True)
@@ -131,6 +159,13 @@ WEIGHTS_WRONG = [
         "The scores are divided by the root of the number of keys. It's the width d_k, query.size(-1), that makes them "
         "large: each score is a sum of d_k products.",
         _scaled(lambda q, k: k.size(-2) ** -0.5),
+        0.5,
+    ),
+    Mistake(
+        "scaled by the number of queries",
+        "The scores are divided by the root of the number of queries (of query's axis -2). It's the "
+        "width d_k, query.size(-1), that makes them large: each score is a sum of d_k products.",
+        _scaled(lambda q, k: q.size(-2) ** -0.5),
         0.5,
     ),
     Mistake(
@@ -178,6 +213,55 @@ WEIGHTS_WRONG = [
         "out), or use softmax(dim=-1), which does.",
         _scores_first(_exp_without_max),
         0.75,
+    ),
+    Mistake(
+        "exp overflows, NaN set to 0",
+        "The exponentials of large scores overflow to inf. Setting the NaN of inf/inf to 0 hides that, and the row is "
+        "lost. Subtract each row's maximum before exp (it cancels out), or use softmax(dim=-1), which does.",
+        _scores_first(lambda s, m: _exp_without_max(s, m).nan_to_num(0.0)),
+        0.75,
+    ),
+    Mistake(
+        "exp clamped",
+        "Large scores are clamped before exp, so that all above the limit get the same weight. Subtract each row's "
+        "maximum instead: it cancels out, and nothing overflows.",
+        _scores_first(_over_sum(lambda s: s.clamp(max=50).exp())),
+        0.75,
+    ),
+    Mistake(
+        "scores over their sum",
+        "The scores are divided by their sum. They may be negative, and so would the weights be: exponentiate first, "
+        "since exp makes every number positive. That's the softmax.",
+        _scores_first(_over_sum(lambda s: s)),
+        0.25,
+    ),
+    Mistake(
+        "relu for exp",
+        "Negative scores are cut off at 0 (relu, clamp) where the softmax exponentiates. exp keeps their order, and "
+        "gives every allowed key a share.",
+        _scores_first(_over_sum(torch.relu)),
+        0.25,
+    ),
+    Mistake(
+        "argmax",
+        "All weight goes to the key with the largest score. The softmax shares it out: the others get less, not "
+        "nothing. (An argmax has no gradient, either: nothing could learn.)",
+        _scores_first(_hardest),
+        0.25,
+    ),
+    Mistake(
+        "mask must be there",
+        "Without a mask it raises an error. The mask may be None: write mask=None in the signature, and apply ~mask "
+        "only where there is one.",
+        lambda query, key, mask=None: _scores_first(_needs_a_mask)(query, key, mask),
+        0.5,
+    ),
+    Mistake(
+        "axes counted from the front",
+        "Without batch dimensions all is right; with them, the wrong axes are exchanged. key.T and transpose(0, 1) "
+        "count from the front. Count from the end: key.transpose(-2, -1), or key.mT.",
+        _axes_from_the_front,
+        0.5,
     ),
     Mistake(
         "no softmax",
@@ -292,6 +376,57 @@ ADDITIVE_WRONG = [
         0.25,
     ),
     Mistake(
+        "no pairs",
+        "The projected queries and keys are added row by row, the first to the first. But every query must meet every "
+        "key: (query @ W_q.T).unsqueeze(-2) + (key @ W_k.T).unsqueeze(-3), of shape [... query key d_hidden].",
+        lambda query, key, W_q, W_k, v: torch.tanh(query @ W_q.T + key @ W_k.T) @ v,
+        0.25,
+    ),
+    Mistake(
+        "dot product",
+        "These are dot products of queries and keys. Additive scores come from a sum: v . tanh(W_q q + W_k k).",
+        lambda query, key, W_q, W_k, v: query @ key.transpose(-2, -1),
+    ),
+    Mistake(
+        "dot product of the projections",
+        "These are dot products of the projected queries and keys. Here they are added, not multiplied, and v weighs "
+        "what tanh makes of the sum: v . tanh(W_q q + W_k k).",
+        lambda query, key, W_q, W_k, v: (query @ W_q.T) @ (key @ W_k.T).transpose(-2, -1),
+    ),
+    Mistake(
+        "v unused: sum",
+        "v isn't used: what comes out of the tanh is only summed up. The score is its product with v: "
+        "torch.tanh(...) @ v.",
+        _additive(lambda q, k, v: torch.tanh(q + k).sum(dim=-1)),
+        0.5,
+    ),
+    Mistake(
+        "v unused: mean",
+        "v isn't used: what comes out of the tanh is only averaged. The score is its product with v: "
+        "torch.tanh(...) @ v.",
+        _additive(lambda q, k, v: torch.tanh(q + k).mean(dim=-1)),
+        0.5,
+    ),
+    Mistake(
+        "v unused: all dimensions",
+        "v isn't used: this is what comes out of the tanh, d_hidden numbers for each pair. The score is one number, "
+        "their product with v: torch.tanh(...) @ v.",
+        _additive(lambda q, k, v: torch.tanh(q + k)),
+        0.5,
+    ),
+    Mistake(
+        "sigmoid for tanh",
+        "A sigmoid stands in the place of the tanh. It's between 0 and 1, so that a hidden unit can't speak against.",
+        _additive(lambda q, k, v: torch.sigmoid(q + k) @ v),
+        0.5,
+    ),
+    Mistake(
+        "relu for tanh",
+        "A relu stands in the place of the tanh: it cuts off what is negative, and nothing bounds the rest.",
+        _additive(lambda q, k, v: torch.relu(q + k) @ v),
+        0.5,
+    ),
+    Mistake(
         "query times key",
         "The projections are multiplied, as in dot-product attention. Here they are added, hence the name.",
         _additive(lambda q, k, v: torch.tanh(q * k) @ v),
@@ -315,15 +450,22 @@ def mask_cases(seed: int) -> list[Case]:
     def scores(*shape: int) -> Tensor:
         return _draw(g, *shape)
 
+    def misfit(name: str, *shapes: tuple[int, ...]) -> Case:
+        words = tuple(", ".join(map(str, shape)) for shape in shapes)
+        inputs = {"mask": mask(*shapes[0]), "scores": scores(*shapes[1])}
+        return Case(name, inputs, mentions=words, telling="both shapes")
+
+    dtype = "the dtype that came"
     return [
         Case("fits as it is", {"mask": mask(2, 3), "scores": scores(2, 3)}),
         Case("padding mask", {"mask": mask(2, 1, 1, 4), "scores": scores(2, 2, 3, 4)}),
         Case("fewer axes", {"mask": mask(3, 4), "scores": scores(2, 3, 4)}),
-        Case("integers", {"mask": mask(2, 3).long(), "scores": scores(2, 3)}, mentions=("int64",)),
-        Case("numbers", {"mask": mask(2, 3).float(), "scores": scores(2, 3)}, mentions=("float32",)),
-        Case("wrong length", {"mask": mask(2, 1, 1, 5), "scores": scores(2, 2, 3, 4)}, mentions=("5", "4")),
-        Case("too many axes", {"mask": mask(2, 1, 3, 4), "scores": scores(2, 3, 4)}, mentions=("1, 3, 4",)),
-        Case("blows scores up", {"mask": mask(2, 3, 4), "scores": scores(1, 3, 4)}, mentions=("2, 3, 4",)),
+        Case("integers", {"mask": mask(2, 3).long(), "scores": scores(2, 3)}, mentions=("int64",), telling=dtype),
+        Case("numbers", {"mask": mask(2, 3).float(), "scores": scores(2, 3)}, mentions=("float32",), telling=dtype),
+        misfit("wrong length", (2, 1, 1, 5), (2, 2, 3, 4)),
+        misfit("wrong number of queries", (2, 1, 2, 4), (2, 2, 3, 4)),
+        misfit("too many axes", (2, 1, 3, 4), (2, 3, 4)),
+        misfit("blows scores up", (2, 3, 4), (1, 3, 4)),
     ]
 
 
@@ -388,6 +530,46 @@ def _last_axis_only(mask: Tensor, scores: Tensor) -> Tensor:
     return mask.expand(torch.broadcast_shapes(mask.shape, scores.shape))
 
 
+def _stretched(mask: Tensor, scores: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be boolean, got {mask.dtype}")
+    try:
+        return torch.broadcast_tensors(mask, scores)[0]
+    except RuntimeError as error:
+        raise ValueError(f"want {list(scores.shape)}, got {list(mask.shape)}") from error
+
+
+def _exact(mask: Tensor, scores: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be boolean, got {mask.dtype}")
+    if mask.shape != scores.shape:
+        raise ValueError(f"want {list(scores.shape)}, got {list(mask.shape)}")
+    return mask
+
+
+def _expanded(mask: Tensor, scores: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be boolean, got {mask.dtype}")
+    return mask.expand(scores.shape)
+
+
+def _asserted_shape(mask: Tensor, scores: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be boolean, got {mask.dtype}")
+    assert fitted_mask_shape(mask, scores)
+    return mask.expand(scores.shape)
+
+
+def _asserted_dtype(mask: Tensor, scores: Tensor) -> Tensor:
+    assert mask.dtype == torch.bool
+    return fitted_mask(mask, scores)
+
+
+def _unfitted(mask: Tensor, scores: Tensor) -> Tensor:
+    fitted_mask(mask, scores)
+    return mask
+
+
 def _silent(mask: Tensor, scores: Tensor) -> Tensor:
     if mask.dtype != torch.bool:
         raise TypeError("mask has the wrong dtype")
@@ -420,29 +602,83 @@ MASK_WRONG = [
     ),
     Mistake(
         "integers accepted",
-        "A mask of another dtype is turned into a boolean one in silence. 1 may mean 'attend' or 'hide' to whoever "
-        "passed it; nobody will notice which you took.",
+        "mask.bool() hides the error: numbers are turned into truth values in silence. 1 may mean 'attend' or 'hide' "
+        "to whoever passed it; nobody will notice which you took.",
         lambda mask, scores: fitted_mask(mask.bool(), scores),
         0.25,
     ),
     Mistake(
         "broadcast in both directions",
-        "The shapes are left to broadcasting. That goes in both directions, so that a mask that is too large makes "
-        "the scores larger, and what it can't fit it reports as RuntimeError.",
+        "You let the scores be stretched too; only the mask may be. Broadcasting goes in both directions, so that a "
+        "mask that is too large makes the scores larger. And what it can't fit it reports as RuntimeError.",
         _dtype_only,
         0.25,
     ),
     Mistake(
+        "scores stretched too",
+        "You let the scores be stretched too; only the mask may be. Broadcasting goes in both directions: a mask that "
+        "is larger than the scores, or has more axes, gets through.",
+        _stretched,
+        0.5,
+    ),
+    Mistake(
+        "mask.bool(), and RuntimeError",
+        "mask.bool() hides the error: a mask of numbers goes through in silence. And what doesn't fit is reported as "
+        "torch's own RuntimeError, where a ValueError with both shapes was asked for.",
+        lambda mask, scores: mask.bool().expand(scores.shape),
+    ),
+    Mistake(
+        "mask.bool(), scores stretched too",
+        "mask.bool() hides the error: a mask of numbers goes through in silence. And the scores may be stretched, too, "
+        "where only the mask may.",
+        lambda mask, scores: mask.bool().expand(torch.broadcast_shapes(mask.shape, scores.shape)),
+    ),
+    Mistake(
+        "RuntimeError let through",
+        "What doesn't fit is reported as the RuntimeError that expand raises. Catch it, and raise a ValueError that "
+        "holds both shapes.",
+        _expanded,
+        0.5,
+    ),
+    Mistake(
+        "exact shape",
+        "Only a mask that has the scores' shape already gets through. That forbids broadcasting: an axis of size 1, or "
+        "fewer axes, are to be stretched to the scores' shape.",
+        _exact,
+        0.25,
+    ),
+    Mistake(
+        "mask not stretched",
+        "The errors are right, but a mask that fits comes back in its own shape. It's wanted in that of the scores: "
+        "mask.expand(scores.shape).",
+        _unfitted,
+        0.75,
+    ),
+    Mistake(
+        "assert for the shape",
+        "The shape is checked by assert. Python leaves assertions out when it runs with -O, and AssertionError says "
+        "nothing of what is wrong: raise ValueError.",
+        _asserted_shape,
+        0.5,
+    ),
+    Mistake(
+        "assert for the dtype",
+        "The dtype is checked by assert. Python leaves assertions out when it runs with -O, and AssertionError says "
+        "nothing of what is wrong: raise TypeError.",
+        _asserted_dtype,
+        0.75,
+    ),
+    Mistake(
         "only the last axis",
-        "Only the last axis is compared. A mask that has more axes than the scores, or is larger in another one, "
-        "gets through.",
+        "Only the last axis is compared. In another one a mask may be larger than the scores, or have more axes, and "
+        "get through; or it fails inside torch, with a RuntimeError.",
         _last_axis_only,
         0.25,
     ),
     Mistake(
         "errors that don't tell",
-        "The errors are the right ones, but their texts don't hold what came (the dtype, the shapes), which is what "
-        "whoever reads them needs.",
+        "The errors are of the right kinds, but a text lacks what whoever reads it needs: the dtype that came, or both "
+        "shapes.",
         _silent,
         0.75,
     ),
@@ -469,7 +705,7 @@ def batched_cases(seed: int) -> list[Case]:
         return Case(name, {"x": x, "real": real, **layers})
 
     return [
-        case("one sentence", [3], 2, 2, 3),
+        case("one sentence", [3], 5, 2, 3),
         case("two sentences", [3, 3], 2, 3, 2),
         case("padded", [2, 4, 3], 3, 4, 2),
         case("square", [3, 1, 2], 4, 4, 4),
@@ -520,6 +756,22 @@ def _moved(x: Tensor, position: int, batch: int) -> Tensor:
     return x.transpose(0, 1)
 
 
+def _apart(scale: Callable[[Tensor, Tensor], float], zero: bool = False) -> Callable[..., Tensor]:
+    """Return self-attention of sentences kept apart, with a scale, and padding hidden or only set to zero."""
+
+    def function(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
+        x = x * real[..., None] if zero else x
+        scores = (x @ W_q.T) @ (x @ W_k.T).mT / scale(x, W_q)
+        return _masked_softmax(scores, None if zero else real[:, None, :]) @ (x @ W_v.T)
+
+    return function
+
+
+def _hidden_late(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
+    weights_of_all = ((x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(W_q.size(0))).softmax(dim=-1)
+    return (weights_of_all * real[:, None, :]) @ (x @ W_v.T)
+
+
 def _flattened(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
     flat = x.flatten(0, 1)
     scores = (flat @ W_q.T) @ (flat @ W_k.T).T / math.sqrt(W_q.size(0))
@@ -561,6 +813,39 @@ BATCHED_WRONG = [
         0.5,
     ),
     Mistake(
+        "mask after the softmax",
+        "Padding is hidden after the softmax. It has taken its share by then, so that the weights of the words no "
+        "longer sum to 1: mask the scores, before the softmax.",
+        _hidden_late,
+        0.5,
+    ),
+    Mistake(
+        "W_v unused",
+        "The weights are right, but they mix x itself. It's the values they should mix: x @ W_v.T.",
+        lambda x, real, W_q, W_k, W_v: self_attention(x, real, W_q, W_k, torch.eye(x.size(-1))),
+        0.5,
+    ),
+    Mistake(
+        "padding set to zero",
+        "x is set to zero at padding, but nothing hides it. A key of zeros has a score of 0, and exp(0) = 1 is still a "
+        "share: words attend to padding. Mask the scores.",
+        _apart(lambda x, W_q: math.sqrt(W_q.size(0)), zero=True),
+        0.5,
+    ),
+    Mistake(
+        "no scale",
+        "Both bugs are mended, but the scale is gone: divide the scores by math.sqrt(query.size(-1)).",
+        _apart(lambda x, W_q: 1.0),
+        0.75,
+    ),
+    Mistake(
+        "sqrt(d_model)",
+        "Both bugs are mended, but the scores are divided by sqrt(d_model), the width of x. A score is a sum of d_k "
+        "products, d_k being the width of the queries.",
+        _apart(lambda x, W_q: math.sqrt(x.size(-1))),
+        0.75,
+    ),
+    Mistake(
         "one long sentence",
         "All sentences are joined into one, so that words attend to the words of other sentences.",
         _flattened,
@@ -587,7 +872,7 @@ def merge_cases(seed: int) -> list[Case]:
         logs = {"logsum_a": _draw(g, *shape, mean=mean), "logsum_b": _draw(g, *shape, mean=mean + gap)}
         return Case(name, {part: (outputs | logs)[part] for part in ("output_a", "logsum_a", "output_b", "logsum_b")})
 
-    empty = case("one half empty", 3, width=2)
+    empty = case("one half empty", 3, width=3)
     empty.inputs["output_a"][1], empty.inputs["logsum_a"][1] = 0.0, -math.inf
     empty.inputs["output_b"][2], empty.inputs["logsum_b"][2] = 0.0, -math.inf
     both = case("both halves empty", 2, width=3)
@@ -655,7 +940,66 @@ def _sum(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Tensor)
     return output_a + output_b, torch.logaddexp(logsum_a, logsum_b)
 
 
+def _clamped(low: float) -> Callable[..., tuple]:
+    """Return a merge whose exponents are limited: to at most 80, and to at least a number."""
+
+    def power(logsum: Tensor) -> Tensor:
+        return logsum.clamp(min=low, max=80.0).exp()
+
+    return _merged(
+        lambda a, b: (power(a) / (power(a) + power(b))).nan_to_num(0.5), lambda a, b: (power(a) + power(b)).log()
+    )
+
+
+def _no_axis(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Tensor) -> tuple[Tensor, Tensor]:
+    first = _share(logsum_a, logsum_b)
+    return first * output_a + (1 - first) * output_b, torch.logaddexp(logsum_a, logsum_b)
+
+
+def _finite_logsum(a: Tensor, b: Tensor) -> Tensor:
+    whole = torch.logaddexp(a, b)
+    return whole.masked_fill(whole == -math.inf, 0.0)
+
+
 MERGE_WRONG = [
+    Mistake(
+        "shares clamped",
+        "The logsums are clamped before exp when the shares are made, so that all above the limit count the same. "
+        "Subtract the larger logsum from both instead; it cancels out.",
+        _merged(
+            lambda a, b: torch.stack([a, b]).clamp(-80.0, 80.0).softmax(0)[0],
+            torch.logaddexp,
+        ),
+        0.5,
+    ),
+    Mistake(
+        "exp clamped above",
+        "Large logsums are clamped before exp, so that all above the limit count the same, and the new logsum is too "
+        "small. Subtract the larger logsum from both instead; it cancels out.",
+        _clamped(-math.inf),
+        0.5,
+    ),
+    Mistake(
+        "exp clamped",
+        "The logsums are clamped before exp, so that all beyond the limits count the same, and the new logsum is "
+        "wrong, too. Subtract the larger logsum from both instead; it cancels out.",
+        _clamped(-80.0),
+        0.5,
+    ),
+    Mistake(
+        "0 for an empty logsum",
+        "The output is right, but where both halves are empty the logsum is 0, as if there were one key with a score "
+        "of 0. The logarithm of an empty sum is -inf: return the logsum from before you made it safe.",
+        _merged(_share, _finite_logsum),
+        0.75,
+    ),
+    Mistake(
+        "no axis for the features",
+        "The shares have one axis fewer than the outputs, one number for each query. Give them an axis of size 1 at "
+        "the end, share[..., None], so that every feature of a query gets the same share.",
+        _no_axis,
+        0.5,
+    ),
     Mistake(
         "plain average",
         "The two outputs are averaged, as if both halves held an equal share of the weight. The shares are "

@@ -71,7 +71,7 @@ def _judged(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, 
         for name in protocols.edited(case.inputs, after)
     }
     notes = [f"it changes its argument {name} in place, which would surprise a caller." for name in sorted(touched)]
-    return feedback.right(exercise, notes)
+    return feedback.right(exercise, notes, properties.unfit(exercise, answer))
 
 
 def _not_callable(exercise: Exercise, answer: Any) -> Feedback:
@@ -100,7 +100,7 @@ def _wrong(exercise: Exercise, outcomes: list[Outcome], verdicts: list[bool]) ->
         alike = [n for n in range(len(outcomes)) if _alike(exercise, outcomes[n], mistake, n)]
         if len(alike) == len(outcomes):
             return _said(exercise, verdicts, failing[0], outcomes, mistake, "")
-        hits = [n for n in failing if n in alike and not outcomes[n].errors]
+        hits = [n for n in failing if n in alike and (exercise.kind == "error" or not outcomes[n].errors)]
         if len(hits) > len(shared):
             best, shared = mistake, hits
     if best is None or 2 * len(shared) <= len(failing):  # on a few inputs any two mistakes may agree
@@ -125,4 +125,4 @@ def _said(
     partly: str,
 ) -> Feedback:
     known = (mistake.name, mistake.sentence) if mistake else None
-    return feedback.wrong(exercise, verdicts, number, outcomes[number], known, partly)
+    return feedback.wrong(exercise, verdicts, number, outcomes, known, partly)

@@ -17,6 +17,7 @@ class Case:
         constructor: for a module: what its class is called with.
         state: for a module: its state dict.
         mentions: for a call that must raise: words that the error's text must hold.
+        telling: what these words are, such as "both shapes".
     """
 
     name: str
@@ -24,6 +25,7 @@ class Case:
     constructor: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Tensor] = field(default_factory=dict)
     mentions: tuple[str, ...] = ()
+    telling: str = ""
 
 
 @dataclass(frozen=True)

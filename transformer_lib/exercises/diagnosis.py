@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import relations, values
+from transformer_lib.exercises import distributions, relations, values
 
 Rule = Callable[[Tensor, Tensor, dict[str, Any], float], str | None]
 
@@ -45,7 +45,8 @@ def _rearranged(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: 
 def _not_finite(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
     bad = got.isnan() & ~wanted.isnan() | got.isinf() & ~wanted.isinf()
     if not bad.any():
-        return None
+        lost = int((wanted.isinf() & ~got.isinf()).sum())
+        return f"Where infinity was wanted, yours is a number, in {lost} of {got.numel()} places." if lost else None
     word = "NaN" if got.isnan().any() else "infinite"
     return f"{int(bad.sum())} of {bad.numel()} numbers are {word}: a division 0/0, inf - inf, or exp of a large number?"
 
@@ -67,13 +68,15 @@ def _masked(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: floa
         return "Only places differ that the mask forbids."
     forbidden = got.masked_select(~allowed & ~empty)
     if forbidden.numel() and (forbidden.abs() > tolerance).any() and wanted.masked_select(~allowed).abs().max() == 0:
-        return f"Places that the mask forbids aren't zero (the largest is {float(forbidden.abs().max()):.3f})."
+        return (
+            f"Places that the mask forbids aren't zero (the largest is {relations.text(float(forbidden.abs().max()))})."
+        )
     return None
 
 
 def _constant(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
     if got.numel() > 1 and got.isfinite().all() and float(got.max() - got.min()) < tolerance:
-        return f"Every number is {float(got.flatten()[0]):.3f}, whatever the inputs are."
+        return f"On this input every number is {relations.text(float(got.flatten()[0]))}."
     return None
 
 
@@ -100,36 +103,19 @@ def _factor(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: floa
 def _offset(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
     gap = got - wanted
     if gap.isfinite().all() and float(gap.max() - gap.min()) < tolerance * 2:
-        return f"Every number is too {'large' if gap.mean() > 0 else 'small'} by {abs(float(gap.mean())):.3f}."
+        return (
+            f"Every number is too {'large' if gap.mean() > 0 else 'small'} by {relations.text(abs(float(gap.mean())))}."
+        )
     return None
 
 
-def _row_sums(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
-    """Where rows should sum to 1, say what they sum to."""
-    if not relations.sums_to_one(wanted, -1) or not got.isfinite().all() or relations.sums_to_one(got, -1):
-        return None
-    for axis in range(-2, -got.dim() - 1, -1):
-        if relations.sums_to_one(got, axis):
-            return f"Your numbers sum to 1 along axis {axis}, but they should along the last one (the keys)."
-    sums = got.sum(dim=-1)
-    least, most = (f"{float(total):.3f}" for total in (sums.min(), sums.max()))
-    return f"Your rows sum to {least if least == most else f'{least} to {most}'}; each should sum to 1."
-
-
-def _temperature(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
-    """Where both are softmaxes, compare what went into them: logarithms, centred in each row."""
-    if got.dim() == 0 or not (relations.sums_to_one(wanted, -1) and relations.sums_to_one(got, -1)):
-        return None
-    kept = (got > 1e-12) & (wanted > 1e-12)
-    if not ((got > 1e-12) == (wanted > 1e-12)).all():
-        return None
-    centred = []
-    for weights in (got, wanted):
-        logs = weights.clamp(min=1e-12).log().where(kept, 0.0)
-        centred.append((logs - logs.sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=1)).where(kept, 0.0))
-    if (ratio := relations.constant_ratio(*centred)) is None or abs(ratio - 1) < relations.CLOSE:
-        return None
-    return f"This is a softmax of scores that are {relations.named(ratio, inputs)} times the right ones."
+def _flat(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
+    """Find an axis along which nothing changes, though it should: as where keys aren't used."""
+    for axis in range(-1, -got.dim() - 1, -1):
+        gaps = [float((x.amax(axis) - x.amin(axis)).max()) for x in (got, wanted)]
+        if gaps[0] < tolerance < 50 * tolerance < gaps[1]:
+            return f"On this input your numbers are the same all along axis {axis}. Is what differs there used?"
+    return None
 
 
 def _by_row(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
@@ -137,10 +123,13 @@ def _by_row(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: floa
     if got.dim() == 0 or got.size(-1) < 2 or not (got.isfinite().all() and wanted.isfinite().all()):
         return None
     gap = got - wanted
-    if float((gap.amax(-1) - gap.amin(-1)).max()) < 2 * tolerance:
-        return f"Each row is off by a number of its own, from {float(gap.min()):.3f} to {float(gap.max()):.3f}."
+    if float((gap.amax(-1) - gap.amin(-1)).max()) < 2 * tolerance < float(gap.max() - gap.min()):
+        least, most = (relations.text(float(number)) for number in (gap.min(), gap.max()))
+        return f"Each row is off by a number of its own, from {least} to {most}."
     square = (wanted * wanted).sum(-1, keepdim=True)
     ratio = (got * wanted).sum(-1, keepdim=True) / square.clamp(min=1e-12)
+    if f"{ratio.min():.3f}" == f"{ratio.max():.3f}":
+        return None
     if ((got - ratio * wanted).norm(dim=-1) < relations.CLOSE * (ratio.abs() * square.sqrt()).squeeze(-1)).all():
         return f"Each row is the right one times a number of its own, from {ratio.min():.3f} to {ratio.max():.3f}."
     return None
@@ -174,9 +163,11 @@ TELLING: list[Rule] = [
     _constant,
     _rearranged,
     _factor,
-    _temperature,
-    _row_sums,
+    distributions.temperature,
+    distributions.one_hot,
+    distributions.negative,
+    distributions.row_sums,
     _reordered,
     _offset,
 ]
-LAST: list[Rule] = [_rounded, _by_row, _order, _some]
+LAST: list[Rule] = [_rounded, _flat, _by_row, _order, _some]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import diagnosis, values
+from transformer_lib.exercises import comparison, diagnosis, raised, relations, values
 from transformer_lib.exercises.declared import Case, Exercise, Outcome
 
 NOT_ATTEMPTED = "not attempted yet"
@@ -35,10 +35,11 @@ class Feedback:
         return self.text
 
 
-def right(exercise: Exercise, notes: list[str]) -> Feedback:
-    """Return what is said of a right answer, with remarks on what isn't wrong but worth knowing."""
+def right(exercise: Exercise, notes: list[str], unfit: str | None = None) -> Feedback:
+    """Return what is said of a right answer: why the library can't use it, if so, and what else is worth knowing."""
     count = len(exercise.cases)
     lines = [f"{exercise.id} right: {exercise.entry} gives the right answer on all {count} inputs."]
+    lines += [f"But {unfit} exercises.use(...) will refuse it."] if unfit else []
     return Feedback(exercise.id, "right", "\n".join(lines + [f"Note: {note}" for note in notes]))
 
 
@@ -57,7 +58,12 @@ def open_question(exercise: Exercise, answer: Any) -> Feedback:
 
 
 def wrong(
-    exercise: Exercise, verdicts: list[bool], number: int, got: Outcome, known: tuple[str, str] | None, partly: str
+    exercise: Exercise,
+    verdicts: list[bool],
+    number: int,
+    outcomes: list[Outcome],
+    known: tuple[str, str] | None,
+    partly: str,
 ) -> Feedback:
     """Return what is said of a wrong answer.
 
@@ -67,14 +73,19 @@ def wrong(
         known: name and sentence of the mistake that the answer looks like.
         partly: what is said if it looks like that mistake on some cases only.
     """
-    case, wanted = exercise.cases[number], exercise.right[number]
+    case, wanted, got = exercise.cases[number], exercise.right[number], outcomes[number]
     status = "misconception" if known and not partly else "error" if got.errors else "wrong"
     lines = [f"{exercise.id} not right yet: {sum(verdicts)} of {len(verdicts)} inputs come out right."]
     if known:
         lines.append(textwrap.fill(f"{partly or 'This looks like a mistake that many make:'} {known[1]}", WIDTH))
-    lines += [f'On the input "{case.name}", {_call(exercise, case)}:', *_compared(got, wanted, case)]
+    part, both = comparison.compared(got, wanted, case)
+    lines += [f'On the input "{case.name}", {_call(exercise, case)}{part}:', *both]
     if status != "misconception":
-        lines += _difference(got, wanted, case, exercise.tolerance) + _pattern(exercise, verdicts)
+        constant = relations.constant([outcome.value for outcome in outcomes])
+        lines += [constant] if constant else _difference(got, wanted, case, exercise.tolerance)
+        lines += _pattern(exercise, verdicts)
+    if status != "misconception" or exercise.kind == "error":
+        lines += [textwrap.fill(hint, WIDTH) for hint in raised.hints(exercise, outcomes, number)]
     example = f'exercises.example("{exercise.id}", "{case.name}")'
     if exercise.kind == "module":
         lines.append(f"To try it yourself: {example} returns that input.")
@@ -94,53 +105,11 @@ def _call(exercise: Exercise, case: Case) -> str:
     return f"{exercise.entry}({', '.join(arguments)})"
 
 
-def _compared(got: Outcome, wanted: Outcome, case: Case) -> list[str]:
-    """Return both outcomes' texts; of large ones, the part that holds the largest difference."""
-    value, target, part = _differing(got.value, wanted.value)
-    if (
-        isinstance(target, Tensor)
-        and values.same_kind(value, target)
-        and value.shape == target.shape
-        and target.dim() > 2
-    ):
-        place = _worst(value, target)
-        value, target, part = value[place], target[place], part + f"[{', '.join(map(str, place))}] "
-    texts = ["expected  " + part, "got       " + part]
-    if wanted.errors:
-        texts[0] += f"{wanted.errors[0]}, whose text holds {' and '.join(case.mentions) or 'what is wrong'}"
-    else:
-        texts[0] += _shown(target, 12 + len(part))
-    texts[1] += f"{got.errors[0]}: {got.message}".rstrip(": ") if got.errors else _shown(value, 12 + len(part))
-    return ["  " + text for text in texts]
-
-
-def _worst(got: Tensor, wanted: Tensor) -> tuple[int, ...]:
-    """Return where, in all axes but the last two, the largest difference stands."""
-    gap = (got.detach().double() - wanted.double()).abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
-    gap[got == wanted] = 0.0
-    return tuple(int(i) for i in torch.unravel_index(gap.argmax(), gap.shape))[:-2]
-
-
-def _shown(value: Any, indent: int) -> str:
-    if isinstance(value, Tensor) and not value.is_complex():
-        return values.shown(value, " " * indent)
-    return " ".join(repr(value).split())[:200]
-
-
-def _differing(got: Any, wanted: Any) -> tuple[Any, Any, str]:
-    """Return the values, or of two tuples of one length the first parts that differ, with their name."""
-    if isinstance(got, list | tuple) and isinstance(wanted, tuple) and len(got) == len(wanted):
-        for number, (one, other) in enumerate(zip(got, wanted, strict=True)):
-            if not values.same(one, other, 1e-4):
-                return one, other, f"[{number}] "
-    return got, wanted, ""
-
-
 def _difference(got: Outcome, wanted: Outcome, case: Case, tolerance: float) -> list[str]:
     """Say how the two differ, where that can be found out: in type, in shape, in numbers."""
     if got.errors or wanted.errors:
         return []
-    value, target, _ = _differing(got.value, wanted.value)
+    value, target, _ = comparison.differing(got.value, wanted.value)
     if not isinstance(target, Tensor):
         return [] if isinstance(value, type(target)) else [_type_wanted(value, type(target).__name__)]
     if not isinstance(value, Tensor):

@@ -1,5 +1,7 @@
 """What must hold of a right answer whatever it is given: tried on fresh inputs, for which no answer is stored."""
 
+import importlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +20,7 @@ def fresh(case: Case, seed: int) -> Case:
         moved = isinstance(value, Tensor) and value.is_floating_point()
         noise = torch.randn(value.shape, generator=generator, dtype=value.dtype) if moved else None
         inputs[name] = value + noise / 2 if moved else value
-    return Case(case.name, inputs, case.constructor, case.state, case.mentions)
+    return Case(case.name, inputs, case.constructor, case.state, case.mentions, case.telling)
 
 
 def rows_sum_to_one(output: Any, case: Case) -> str | None:
@@ -32,8 +34,8 @@ def rows_sum_to_one(output: Any, case: Case) -> str | None:
     off = (sums - wanted).abs().nan_to_num(nan=1.0)
     if off.max() > 1e-4:
         worst = off.flatten().argmax()
-        return f"a row sums to {sums.flatten()[worst]:.3f}, where {wanted.flatten()[worst]:.0f} was wanted"
-    return None if output.min() >= -1e-6 else f"a weight is negative: {output.min():.3f}"
+        return f"a row sums to {sums.flatten()[worst]:.5g}, where {wanted.flatten()[worst]:.0f} was wanted"
+    return None if output.min() >= -1e-6 else f"a weight is negative: {output.min():.2g}"
 
 
 PROPERTIES: dict[str, Callable[[Any, Case], str | None]] = {"rows sum to 1": rows_sum_to_one}
@@ -61,9 +63,41 @@ def learns(exercise: Exercise, answer: Callable[..., Any]) -> bool:
     inputs = values.copied(case.inputs)
     leaves = [v.requires_grad_() for v in inputs.values() if isinstance(v, Tensor) and v.is_floating_point()]
     try:
-        output = protocols.CALL[exercise.kind](answer, case, inputs, None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of float(...) on what needs a gradient, which is found out here anyway
+            output = protocols.CALL[exercise.kind](answer, case, inputs, None)
         first = output[0] if isinstance(output, list | tuple) else output
         gradients = torch.autograd.grad((first * first).sum(), leaves, allow_unused=True)
     except Exception:
         return False
     return all(gradient is not None for gradient in gradients)
+
+
+def unfit(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
+    """Return why an answer with the right values can't take the library's place; None if nothing speaks against it."""
+    if exercise.replaces is None:
+        return None
+    if borrows(exercise, answer):
+        return f"it calls the library's {exercise.entry}, whose place it is to take."
+    if not learns(exercise, answer):
+        return "no gradient flows back through it (.item(), .detach(), torch.tensor(...)?), so nothing could learn."
+    return None
+
+
+def borrows(exercise: Exercise, answer: Callable[..., Any]) -> bool:
+    """Tell whether the answer calls the piece of the library that it is to replace, itself or by way of another."""
+    path, _, name = (exercise.replaces or "").rpartition(".")
+    module = importlib.import_module(f"transformer_lib.{path}")
+    piece, calls = getattr(module, name), []
+
+    def watched(*arguments: Any, **named: Any) -> Any:
+        calls.append(name)
+        return piece(*arguments, **named)
+
+    setattr(module, name, watched)
+    try:
+        for case in exercise.cases:
+            protocols.run(exercise.kind, answer, case)
+    finally:
+        setattr(module, name, piece)
+    return bool(calls)

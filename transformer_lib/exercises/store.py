@@ -49,7 +49,7 @@ def written(exercise: Exercise) -> str:
         "cases": [_case(case) for case in exercise.cases],
         "right": [_outcome(outcome) for outcome in exercise.right],
         "wrong": [
-            {"name": m.name, "sentence": m.sentence, "outcomes": [_outcome(outcome) for outcome in m.outcomes]}
+            {"name": m.name, "sentence": m.sentence, "outcomes": _unlike(m.outcomes, exercise.right)}
             for m in exercise.wrong
         ],
     }
@@ -68,8 +68,7 @@ def parsed(text: str) -> Exercise:
     fields["cases"] = tuple(_read_case(case) for case in fields["cases"])
     fields["right"] = tuple(_read_outcome(outcome) for outcome in fields["right"])
     fields["wrong"] = tuple(
-        KnownMistake(m["name"], m["sentence"], tuple(_read_outcome(outcome) for outcome in m["outcomes"]))
-        for m in fields["wrong"]
+        KnownMistake(m["name"], m["sentence"], _read_unlike(m["outcomes"], fields["right"])) for m in fields["wrong"]
     )
     return Exercise(**fields)
 
@@ -78,12 +77,23 @@ def _case(case: Case) -> dict[str, Any]:
     row: dict[str, Any] = {"name": case.name}
     parts = {"inputs": case.inputs, "constructor": case.constructor, "state": case.state}
     row |= {name: values.encode(part)["items"] for name, part in parts.items() if part}
-    return row | ({"mentions": list(case.mentions)} if case.mentions else {})
+    row |= {"mentions": list(case.mentions)} if case.mentions else {}
+    return row | ({"telling": case.telling} if case.telling else {})
 
 
 def _read_case(row: dict[str, Any]) -> Case:
     parts = {name: values.decode({"items": row.get(name, {})}) for name in ("inputs", "constructor", "state")}
-    return Case(row["name"], **parts, mentions=tuple(row.get("mentions", ())))
+    return Case(row["name"], **parts, mentions=tuple(row.get("mentions", ())), telling=row.get("telling", ""))
+
+
+def _unlike(outcomes: tuple[Outcome, ...], right: tuple[Outcome, ...]) -> list[Any]:
+    """Return a mistake's outcomes, without those that are the right ones: of these the word alone."""
+    pairs = zip(map(_outcome, outcomes), map(_outcome, right), strict=True)
+    return ["right" if row == other else row for row, other in pairs]
+
+
+def _read_unlike(rows: list[Any], right: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+    return tuple(other if row == "right" else _read_outcome(row) for row, other in zip(rows, right, strict=True))
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:

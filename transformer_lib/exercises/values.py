@@ -106,17 +106,19 @@ def as_number(value: Any) -> float | None:
     return None
 
 
-def shown(tensor: Tensor, indent: str = "") -> str:
-    """Return a tensor's text, short: three decimals, and of a large one the first rows."""
+def shown(tensor: Tensor, indent: str = "", decimals: int = 3) -> str:
+    """Return a tensor's text, short: a few decimals, and of a large one the first rows."""
     tensor = tensor.detach().cpu()
     while tensor.dim() > 2:
         tensor = tensor[0]
     if tensor.is_floating_point():
-        tensor = torch.where(tensor.abs() < 0.0005, torch.zeros_like(tensor), tensor)  # no -0.000
-    rows = tensor[:4, :6] if tensor.dim() == 2 else tensor[None, :6] if tensor.dim() == 1 else tensor[None, None]
-    lines = ["[" + ", ".join(_decimal(number) for number in row) + "]" for row in rows.tolist()]
+        tensor = torch.where(tensor.abs() < 0.5 * 10**-decimals, torch.zeros_like(tensor), tensor)  # no -0.000
+    rows = tensor[:8, :8] if tensor.dim() == 2 else tensor[None, :8] if tensor.dim() == 1 else tensor[None, None]
+    lines = ["[" + ", ".join(_decimal(number, decimals) for number in row) + "]" for row in rows.tolist()]
     return ("\n" + indent).join(lines)
 
 
-def _decimal(number: Any) -> str:
-    return f"{number:6.3f}" if isinstance(number, float) else str(number)
+def _decimal(number: Any, decimals: int) -> str:
+    if not isinstance(number, float):
+        return str(number)
+    return f"{number:{decimals + 3}.{decimals}f}" if not 1e5 < abs(number) < math.inf else f"{number:.{decimals}g}"

@@ -1,0 +1,81 @@
+"""What was expected and what came, as text: the part of it that holds the largest difference, in enough digits."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lib.exercises import values
+from transformer_lib.exercises.declared import Case, Outcome
+
+LEADING = ("batch", "head")  # what the axes before the last two are called
+
+
+def compared(got: Outcome, wanted: Outcome, case: Case) -> tuple[str, list[str]]:
+    """Return which part is shown (", batch 1, head 0", or nothing), and the lines of both outcomes."""
+    value, target, part = differing(got.value, wanted.value)
+    places = [part] if part else []
+    if comparable(value, target) and target.dim() > 2:
+        place = _worst(value, target)
+        value, target = value[place], target[place]
+        places.append(_named(place))
+    elif isinstance(target, Tensor) and max(x.dim() for x in (value, target) if isinstance(x, Tensor)) > 2:
+        places.append("of which the first batch is shown")
+    for decimals in range(3, 8):
+        texts = [_shown(target, decimals), _shown(value, decimals)]
+        if texts[0] != texts[1] or not comparable(value, target):
+            break
+    if wanted.errors:
+        texts[0] = wanted_error(wanted, case)
+    if got.errors:
+        texts[1] = f"{got.errors[0]}: {got.message}".rstrip(": ")
+    return "".join(f", {place}" for place in places), [f"  expected  {texts[0]}", f"  got       {texts[1]}"]
+
+
+def wanted_error(wanted: Outcome, case: Case) -> str:
+    """Return what an error should be and say: "ValueError, whose text holds both shapes: [2, 3] and [4]"."""
+    words = " and ".join(f"[{word}]" if ", " in word else word for word in case.mentions)
+    told = ": ".join(text for text in (case.telling, words) if text)
+    return f"{wanted.errors[0]}, whose text holds {told or 'what is wrong'}"
+
+
+def differing(got: Any, wanted: Any) -> tuple[Any, Any, str]:
+    """Return the values, or of two tuples of one length the first parts that differ, with their name."""
+    if isinstance(got, list | tuple) and isinstance(wanted, tuple) and len(got) == len(wanted):
+        for number, (one, other) in enumerate(zip(got, wanted, strict=True)):
+            if not values.same(one, other, 1e-4):
+                return one, other, f"part {number} of what you return"
+    return got, wanted, ""
+
+
+def comparable(value: Any, target: Any) -> bool:
+    """Tell whether two values are tensors of one shape and kind, so that their numbers can be compared."""
+    return isinstance(target, Tensor) and values.same_kind(value, target) and value.shape == target.shape
+
+
+def described(value: Any) -> str:
+    """Return what a value is: "a tensor of shape [2, 3]", "a list"."""
+    if value is None:
+        return "None"
+    return f"a tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def _worst(got: Tensor, wanted: Tensor) -> tuple[int, ...]:
+    """Return where, in all axes but the last two, the largest difference stands."""
+    gap = (got.detach().double() - wanted.double()).abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
+    gap[got == wanted] = 0.0
+    return tuple(int(i) for i in torch.unravel_index(gap.argmax(), gap.shape))[:-2]
+
+
+def _named(place: tuple[int, ...]) -> str:
+    if len(place) > len(LEADING):
+        return f"batch {', '.join(map(str, place))}"
+    return ", ".join(f"{name} {index}" for name, index in zip(LEADING, place, strict=False))
+
+
+def _shown(value: Any, decimals: int) -> str:
+    if isinstance(value, Tensor) and not value.is_complex():
+        return values.shown(value, " " * 12, decimals)
+    if isinstance(value, list | tuple) and any(isinstance(part, Tensor) for part in value):
+        return f"{len(value)} parts: {', '.join(described(part) for part in value)}"
+    return " ".join(repr(value).split())[:200]
