@@ -123,6 +123,23 @@ def test_a_deck_names_no_other_host_and_what_it_loads_is_there(book):
     assert all((deck.parent / address).is_file() for address in loaded)
 
 
+@pytest.mark.parametrize(
+    ("address", "wanted"),
+    [
+        ("../exercises/02_sample/sample.ipynb", "../exercises/02_sample/sample.html"),
+        ("03_next.ipynb#cell-c1-01", "../notebooks/03_next.html#cell-c1-01"),
+        ("../book/notation.md", "../book/notation.html"),
+        ("#cell-c1-01", "../notebooks/02_sample.html#cell-c1-01"),
+        ("https://example.org/a.ipynb", "https://example.org/a.ipynb"),
+        ("/a.ipynb", "/a.ipynb"),
+    ],
+)
+def test_a_link_leads_from_the_deck_to_the_books_page(book, address, wanted):
+    append(book, slide(f"See [there]({address})."))
+    [deck] = slides.write(book / "built", book)
+    assert re.findall(r'href="([^"]*)"[^>]*>there<', deck.read_text()) == [wanted]
+
+
 def test_a_second_deck_is_the_same(book):
     [deck] = slides.write(book / "built", book)
     before = deck.read_bytes()

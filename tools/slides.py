@@ -9,6 +9,8 @@ of reveal.js and MathJax they use: no network is needed.
 from __future__ import annotations
 
 import argparse
+import posixpath
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -25,6 +27,7 @@ KINDS = ("slide", "subslide", "fragment", "-", "notes", "skip")
 WIDTH, HEIGHT = 1280, 720
 VENDOR = "book/_static/vendor"
 MATHJAX = "tex-svg.js"
+LINK = re.compile(r'(<a\s[^>]*?href=")(?!/)([^":]+)(?=")')  # to a place of this book, not of another host
 DECK = Path(__file__).with_name("deck")
 HIDE = TagRemovePreprocessor(  # the book's tags hold on slides, too
     remove_input_tags={"remove-input", "hide-input"}, remove_all_outputs_tags={"remove-output", "hide-output"}
@@ -73,7 +76,15 @@ def deck(path: Path, vendor: str) -> str:
     style = (DECK / "deck.css").read_text(encoding="utf-8") + HtmlFormatter().get_style_defs(".highlight")
     settings = {"title": _title(notebook, path), "style": style, "vendor": vendor, "mathjax": MATHJAX}
     page = {"chapter": f"../notebooks/{path.stem}.html", "width": WIDTH, "height": HEIGHT}
-    return exporter.from_notebook_node(notebook, resources={"deck": settings | page})[0]
+    html = exporter.from_notebook_node(notebook, resources={"deck": settings | page})[0]
+    return LINK.sub(lambda link: link[1] + _from_deck(link[2], path), html)
+
+
+def _from_deck(address: str, path: Path) -> str:
+    """Return where a notebook's link leads, seen from its deck in the folder beside; sources become their pages."""
+    place, mark, anchor = address.partition("#")
+    place = posixpath.normpath(posixpath.join("..", path.parent.name, place or path.name))
+    return re.sub(r"\.(ipynb|md)$", ".html", place) + mark + anchor
 
 
 def _shown(notebook: NotebookNode) -> NotebookNode:
