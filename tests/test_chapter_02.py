@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from tools import cells, hygiene
 from transformer_lib import attention
 from transformer_lib.experiments import reversal
 from transformer_lib.visualisation import scale
 
-SCRIPTS = Path(__file__).parent.parent / "book" / "_static" / "js"
+ROOT = Path(__file__).parent.parent
+SCRIPTS = ROOT / "book" / "_static" / "js"
+NOTEBOOK = ROOT / "notebooks" / "02_attention.ipynb"
 
 
 def pass_back(d_k, factor, seed, rows=300, keys=64):
@@ -51,24 +54,60 @@ def test_a_missing_scale_stalls_training_and_the_scale_cures_it(seed):
     sound, broken = (reversal.train_to_reverse(factor, seed=seed) for factor in (1 / 8, 1.0))
     half, end = slice(50, 60), slice(110, 120)
     assert sum(sound.losses[half]) / 10 < 1.8 and sum(sound.losses[end]) / 10 < 0.2 and sound.accuracy > 0.98
-    assert sum(broken.losses[half]) / 10 > 2.2 and sum(broken.losses[end]) / 10 > 0.9 and broken.accuracy < 0.8
+    assert sum(broken.losses[half]) / 10 > 1.9 and sum(broken.losses[end]) / 10 > 0.9 and broken.accuracy < 0.8
     assert broken.first_weights > 0.7 and sound.first_weights < 0.2
     assert 2 < broken.gradient / sound.gradient < 6 and 4 < broken.query_gradient / sound.query_gradient < 12
+    assert 0 < broken.score_gradient / sound.score_gradient < 1e-4
 
 
 @pytest.mark.slow
-def test_after_the_plateau_some_runs_recover_and_some_do_not():
-    records = [reversal.train_to_reverse(1.0, seed=seed, steps=400) for seed in range(3)]
-    assert all(sum(record.losses[50:60]) / 10 > 2.5 for record in records)
-    assert max(record.accuracy for record in records) > 0.95 and min(record.accuracy for record in records) < 0.85
+def test_a_run_without_the_scale_is_first_stuck_and_then_slow():
+    records = [reversal.train_to_reverse(1.0, seed=seed, steps=600) for seed in (0, 1, 2, 10)]
+    assert all(sum(record.losses[50:60]) / 10 > 2.5 for record in records[:3])
+    assert all(sum(record.losses[-10:]) / 10 < 0.05 and record.accuracy > 0.99 for record in records[:3])
+    assert sum(records[3].losses[-10:]) / 10 > 0.2 and records[3].accuracy < 0.95  # seed 10: not there yet
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_smaller_learning_rate_does_not_cure_a_missing_scale(seed, monkeypatch):
-    monkeypatch.setattr(reversal, "RATE", reversal.RATE / 2)
-    sound, broken = (reversal.train_to_reverse(factor, seed=seed) for factor in (1 / 8, 1.0))
-    assert broken.accuracy < 0.3 and sound.accuracy > 0.7
+def test_over_many_seeds_a_quarter_to_a_half_is_wrong_without_the_scale():
+    wrong = sorted(1 - reversal.train_to_reverse(1.0, seed=seed).accuracy for seed in range(40))
+    assert wrong[0] > 0.2 and wrong[-1] < 0.55 and 0.28 < wrong[20] < 0.4  # measured: 23 to 48 %, median 33 %
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 20])
+def test_the_size_of_the_scores_at_the_start_decides_rather_than_the_division(seed):
+    small = reversal.train_to_reverse(1.0, seed=seed, query_factor=1 / 8)  # no division, but a small start
+    large = reversal.train_to_reverse(1 / 8, seed=seed, query_factor=8.0)
+    assert small.first_weights < 0.2 and large.first_weights > 0.7
+    assert sum(small.losses[50:60]) / 10 < 0.8 and small.accuracy > 0.98
+    assert sum(large.losses[50:60]) / 10 > 2.2 and large.accuracy < 0.7
+
+
+def test_a_factor_of_the_queries_is_the_same_start_as_a_scale():
+    by_scale, by_queries = (
+        reversal.train_to_reverse(scale, seed=4, steps=1, query_factor=factor)
+        for scale, factor in ((1 / 8, 1.0), (1.0, 1 / 8))
+    )
+    assert by_scale.losses == pytest.approx(by_queries.losses, abs=1e-5)
+    assert by_queries.query_gradient == pytest.approx(8 * by_scale.query_gradient, rel=1e-3)
+    assert by_queries.score_gradient == pytest.approx(by_scale.score_gradient, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_residual_layers_that_only_mix_are_two_steps_of_a_lazy_chain(seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(11, 64, generator=generator).double()
+    W_q, W_k, W_v = torch.randn(3, 64, 64, generator=generator).double() / 8
+    missed = []
+    for change in (torch.eye(64).double(), W_v):
+        first = attention.attention_weights(x @ W_q, x @ W_k)
+        between = x + first @ x @ change
+        second = attention.attention_weights(between @ W_k, between @ W_q)
+        after = between + second @ between @ change
+        lazy = [(torch.eye(11) + weights) / 2 for weights in (first, second)]
+        missed.append(((after - 4 * lazy[1] @ lazy[0] @ x).norm() / after.norm()).item())
+    assert missed[0] < 1e-12 and missed[1] > 0.8
 
 
 def test_the_experiment_leaves_random_state_and_threads_alone_and_repeats_itself():
@@ -90,10 +129,32 @@ def test_one_head_is_attention_between_an_embedding_and_an_answer():
 
 
 def test_the_moving_figure_shows_what_its_caption_says():
-    for draw in range(scale.DRAWS):
-        for d_k in (64, 128, 256, 512):
-            without, scaled = (sorted(scale.state(draw, d_k, scaled).weights) for scaled in (False, True))
-            assert sum(without[-2:]) > 0.65 and scaled[-1] < 0.5
+    wide = scale.WIDTHS[3:]
+    first = {scaled: [round(scale.state(0, d_k, scaled).largest, 2) for d_k in wide] for scaled in (False, True)}
+    assert first[False] == sorted(first[False]) and first[False][0] < 0.7 and first[False][-1] > 0.99
+    assert max(first[True]) < 0.42
+    every = [[scale.state(draw, d_k, False).largest for d_k in wide] for draw in range(scale.DRAWS)]
+    assert sum(shares != sorted(shares) for shares in every) > 1  # two keys tie now and then
+    means = {scaled: [mean_share(d_k, scaled) for d_k in (8, 64, 512)] for scaled in (False, True)}
+    assert means[False][0] < 0.65 and 0.8 < means[False][1] < 0.92 < means[False][2]
+    assert max(means[True]) - min(means[True]) < 0.03
+
+
+def mean_share(d_k, scaled, draws=3000):
+    """Return the winner's share over many draws of a query and eleven keys, averaged."""
+    generator = torch.Generator().manual_seed(d_k)
+    query, key = (torch.randn(draws, count, d_k, generator=generator) for count in (1, len(scale.LABELS)))
+    products = query @ key.mT * (d_k**-0.5 if scaled else 1.0)
+    return products.softmax(dim=-1).amax(dim=-1).mean().item()
+
+
+@pytest.mark.parametrize("change", [("**Figure 2.4.**", "**Figure 2.5.**"), ("**Figure 2.4.**", "So")])
+def test_a_moving_figure_without_its_numbered_caption_is_a_problem(change):
+    notebook = cells.read(NOTEBOOK)
+    moving = next(cell for cell in notebook.cells if "<script" in cell.source)
+    assert not [problem for problem in hygiene.problems(notebook, NOTEBOOK, ROOT) if "caption" in problem]
+    moving.source = moving.source.replace(*change)
+    assert "must hold its caption, '**Figure 4.**" in "\n".join(hygiene.problems(notebook, NOTEBOOK, ROOT))
 
 
 def page_data():

@@ -19,6 +19,7 @@ CELL_LINES, LISTING_LINES = 12, 25  # of code: blank lines, comments and docstri
 PICTURE_BYTES, NOTEBOOK_BYTES = 80 * 1024, 700 * 1024
 IGNORED_SHARE = 1 / 5  # of the code cells may carry nbval-ignore-output
 CAPTION = re.compile(r"\*\*Figure (?:\d+\.)?(\d+)\.\*\*\s+\S.{20,}", re.DOTALL)
+MOVING = re.compile(r"<script\s[^>]*src=")  # a figure that the page's own script draws; its caption is in its cell
 IGNORE, RAISES = "nbval-ignore-output", "raises-exception"
 SKIPPING = {"nbval-skip", "skip-execution"}
 
@@ -49,6 +50,9 @@ def _in_cells(notebook: NotebookNode, root: Path) -> Iterator[tuple[int, str]]:
     for number, cell in enumerate(notebook.cells):
         following = notebook.cells[number + 1 :]
         in_a_row = in_a_row + 1 if cell.cell_type == "code" else 0
+        if MOVING.search(cell.source) and cell.cell_type == "markdown":
+            figures += 1
+            yield from ((number, what) for what in _moving(cell, figures))
         if cell.cell_type != "code":
             continue
         counted += 1
@@ -113,6 +117,12 @@ def asserts(source: str) -> bool:
         return False
     called = [ast.unparse(node.func).rpartition(".")[2] for node in nodes if isinstance(node, ast.Call)]
     return any(isinstance(node, ast.Assert) for node in nodes) or any(name.startswith("assert") for name in called)
+
+
+def _moving(cell: NotebookNode, figures: int) -> Iterator[str]:
+    caption = CAPTION.search(cell.source)
+    if not caption or int(caption.group(1)) != figures:
+        yield f"a moving figure's cell must hold its caption, '**Figure {figures}.** What to conclude ...'"
 
 
 def _pictures(pictures: list[NotebookNode], following: list[NotebookNode], figures: int) -> Iterator[str]:

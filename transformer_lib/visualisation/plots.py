@@ -20,8 +20,8 @@ class Panel:
     """What one panel of `curves` shows.
 
     Args:
-        series: label -> (x, y); labels that begin with "with ", "without ", "theory" or "reference" have fixed
-            colours, and those that agree up to a comma share one entry of the legend.
+        series: label -> (x, y); those whose label begins with "with ", "without ", "mean", "median", "theory" or
+            "reference" have fixed colours, and those that agree up to a comma share one entry of the legend.
         log: the axes that are logarithmic: "", "x", "y" or "xy".
         base: of the logarithmic x axis.
     """

@@ -16,6 +16,8 @@ COLOURS = {
     "output": "#6b3fa0",
     "with": "#0f766e",
     "without": "#b3261e",
+    "mean": "#8a6d00",
+    "median": "#a3276f",
     "theory": "#8a8f98",
 }
 WEIGHTS = "YlGnBu"  # every map of attention weights, always from 0 to 1

@@ -24,10 +24,12 @@
     ".attention-scale legend{font-weight:600;padding:0;margin-bottom:.3rem;font-size:1rem}" +
     ".attention-scale label{display:inline-flex;align-items:center;gap:.5rem;min-height:2rem}" +
     ".attention-scale input[type=range]{width:8.5rem;height:1.6rem}" +
-    ".attention-scale input[type=checkbox]{width:1.15rem;height:1.15rem}" +
+    ".attention-scale input[type=checkbox]{width:max(1.5rem,24px);height:max(1.5rem,24px)}" +
     ".attention-scale button{font:inherit;padding:.25rem .7rem;border:1px solid currentColor;border-radius:.3rem;background:transparent;color:inherit}" +
     ".attention-scale output{font-variant-numeric:tabular-nums;min-width:2.4em}" +
     ".attention-scale .as-bars{display:grid;grid-template-columns:auto 1fr auto 1fr auto;gap:.15rem .5rem;align-items:center}" +
+    ".attention-scale .as-row{display:contents}" +
+    ".reveal .attention-scale{margin-right:90px}" + // beside the slides' arrows
     ".attention-scale .as-head{font-weight:600}" +
     ".attention-scale .as-number{text-align:right;font-variant-numeric:tabular-nums;min-width:3.1em}" +
     ".attention-scale .as-track{position:relative;height:.95rem;background:var(--as-track);border-radius:2px;overflow:hidden}" +
@@ -41,7 +43,7 @@
   function element(tag, properties, children) {
     var made = document.createElement(tag);
     Object.keys(properties || {}).forEach(function (name) {
-      if (name in made) { made[name] = properties[name]; } else { made.setAttribute(name, properties[name]); }
+      if (name !== "role" && name in made) { made[name] = properties[name]; } else { made.setAttribute(name, properties[name]); }
     });
     (children || []).forEach(function (child) { made.append(child); });
     return made;
@@ -52,22 +54,24 @@
     var scaled = element("input", { type: "checkbox" });
     var temperature = element("input", { type: "range", min: 0.25, max: 4, step: 0.25 });
     var again = element("button", { type: "button", textContent: "other vectors" });
-    var widthSays = element("output"), temperatureSays = element("output");
+    var widthSays = element("output", { "aria-live": "off" }), temperatureSays = element("output", { "aria-live": "off" });
     var says = element("p", { className: "as-says" });
     says.setAttribute("aria-live", "polite");
-    var rows = [], bars = element("div", { className: "as-bars" });
-    ["key", "score", "", "weight", ""].forEach(function (text) {
-      bars.append(element("span", { className: "as-head", textContent: text }));
-    });
+    var rows = [], bars = element("div", { className: "as-bars", role: "table", "aria-label": "scores and weights of the keys" });
+    function cell(role, properties) { properties.role = role; return element("span", properties); }
+    function head(text) { return cell("columnheader", { className: "as-head", textContent: text }); }
+    function track(parts) { return element("span", { className: "as-track", "aria-hidden": "true" }, parts); } // drawn, not read
+    function empty() { return element("span", { "aria-hidden": "true" }); }
+    bars.append(element("div", { className: "as-row", role: "row" }, [head("key"), head("score"), empty(), head("weight"), empty()]));
     data.labels.forEach(function (label) {
       var row = {
-        score: element("span", { className: "as-fill" }), scoreSays: element("span", { className: "as-number" }),
-        weight: element("span", { className: "as-fill" }), weightSays: element("span", { className: "as-number" })
+        score: element("span", { className: "as-fill" }), scoreSays: cell("cell", { className: "as-number" }),
+        weight: element("span", { className: "as-fill" }), weightSays: cell("cell", { className: "as-number" })
       };
-      bars.append(
-        element("span", { textContent: label }),
-        element("span", { className: "as-track" }, [row.score, element("span", { className: "as-middle" })]), row.scoreSays,
-        element("span", { className: "as-track" }, [row.weight]), row.weightSays);
+      bars.append(element("div", { className: "as-row", role: "row" }, [
+        cell("rowheader", { textContent: label }),
+        track([row.score, element("span", { className: "as-middle" })]), row.scoreSays,
+        track([row.weight]), row.weightSays]));
       rows.push(row);
     });
     var draw = 0;
