@@ -190,7 +190,7 @@ print("kills", kills, "code", code)
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forks a process that has loaded torch")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_run_killed_at_random_points_ends_bit_for_bit_where_a_whole_one_ends(tmp_path, seed):
     command = [sys.executable, "-c", DRIVER, str(tmp_path), str(seed), *ARGUMENTS]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
