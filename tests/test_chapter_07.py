@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from transformer_lib import multi30k, translator
 from transformer_lib.data import PADDING, Batch
 from transformer_lib.experiments import translation
+from transformer_lib.visualisation import plots
 from transformer_lib.visualisation import training as drawing
 
 
@@ -102,6 +103,19 @@ def test_a_batch_is_drawn_with_a_cell_for_each_place():
 def test_batch_maps_wants_a_batch():
     with pytest.raises(ValueError, match="got none"):
         drawing.batch_maps({})
+
+
+def test_one_curve_and_its_entry_in_the_legend_become_wide_and_no_other():
+    series = {"below": ([1, 2], [3, 4]), "above": ([1, 2], [3, 4])}
+    figure = plots.curves(plots.Panel(title="two", x_label="x", y_label="y", series=series))
+    (axes,) = figure.axes
+    before = axes.lines[1].get_linewidth()
+    assert drawing.widen(figure, "below") is figure
+    for below, above in (axes.lines, axes.get_legend().get_lines()):
+        assert below.get_linewidth() > 2 * before and below.get_alpha() < 0.5
+        assert above.get_linewidth() == before and above.get_alpha() is None
+    with pytest.raises(ValueError, match="'above'], got 'beside'"):
+        drawing.widen(figure, "beside")
 
 
 def test_a_table_shows_every_cell_and_escapes_what_html_would_swallow():

@@ -32,6 +32,23 @@ def batch_maps(panels: Mapping[str, Batch]) -> Figure:
     return figure
 
 
+def widen(figure: Figure, label: str) -> Figure:
+    """Draw a curve wide and pale, so that one drawn over it leaves it in sight; return the figure.
+
+    Raises:
+        ValueError: the figure has no such curve.
+    """
+    legends = [axes.get_legend() for axes in figure.axes]
+    lines = [line for axes in figure.axes for line in axes.lines]
+    entries = [line for legend in legends if legend for line in legend.get_lines()]
+    if label not in [line.get_label() for line in lines]:
+        raise ValueError(f"label must be one of {[line.get_label() for line in lines]}, got {label!r}")
+    for line in lines + entries:
+        if line.get_label() == label:
+            line.set(linewidth=6, alpha=0.35)
+    return figure
+
+
 @dataclass(frozen=True)
 class Table:
     """Columns under their names, shown as a table by a notebook and as lines of text elsewhere.
