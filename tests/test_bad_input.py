@@ -346,7 +346,7 @@ bad("model.position_scheme", "a name", TypeError, lambda: model.position_scheme(
 bad("model.position_scheme", "causal is a number", TypeError, lambda: model.position_scheme(CONFIG, 1), "causal", "bool", "int")
 bad("model.layer_stack", "a dictionary", TypeError, lambda: model.layer_stack(encoder_decoder.EncoderLayer, {"d_model": 8}), "config", "TransformerConfig", "dict")
 bad("model.Transformer.forward", "other batches", ValueError, lambda: TRANSFORMER(ids(2, 3), ids(3, 3)), "batch", "[3, ", "[2, ")
-bad("model.Transformer.decode", "memory of another source", ValueError, lambda: TRANSFORMER.decode(ids(2, 3), x(2, 4, 8), ids(2, 5)), "[2, 2, 3, 4]", "[2, 1, 1, 5]")
+bad("model.Transformer.decode", "memory of another source", ValueError, lambda: TRANSFORMER.decode(ids(2, 3), x(2, 4, 8), ids(2, 5)), "one vector for each source token", "[2, 4, 8]", "[2, 5]")
 bad("model.Transformer.decode", "source of vectors", TypeError, lambda: TRANSFORMER.decode(ids(2, 3), x(2, 4, 8), x(2, 4)), "integer", "float32")
 bad("model.Transformer.decode", "narrow memory", ValueError, lambda: TRANSFORMER.decode(ids(2, 3), x(2, 4, 7), ids(2, 4)), "memory", "8", "[2, 4, 7]")
 bad("model.Transformer.decode", "no caches", ValueError, lambda: TRANSFORMER.decode(ids(2, 3), x(2, 4, 8), ids(2, 4), []), "1 layers", "0")

@@ -42,7 +42,7 @@ CASES = {
     "memory of another source": (
         lambda: decoding.log_probabilities(MODEL, ids, memory, ids[:, :2]),
         ValueError,
-        r"mask must broadcast .*\[2, 2, 3, 3\].*got \[2, 1, 1, 2\]",
+        r"one vector for each source token, got shapes \[2, 3, 8\] and \[2, 2\]",
     ),
     "no beam": (lambda: decoding.beam_search(MODEL, ids, 0), ValueError, "beam must be at least 1, got 0"),
     "half a beam": (lambda: decoding.beam_search(MODEL, ids, 0.5), TypeError, "beam must be an int .*got 0.5"),

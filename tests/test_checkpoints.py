@@ -296,3 +296,13 @@ def test_a_folder_in_the_files_place_is_an_error_that_names_it(trained, tmp_path
     with pytest.raises(OSError, match=r"folder\.pt could not be written"):
         checkpoints.save_checkpoint(tmp_path / "folder.pt", model, optimizer, step=1)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.pt", "run.pt"]
+
+
+def test_another_kind_of_optimiser_is_refused_before_anything_changes(tmp_path):
+    model = torch.nn.Linear(2, 3)
+    checkpoints.save_checkpoint(tmp_path / "adam.pt", model, torch.optim.Adam(model.parameters()), step=0)
+    other, before = torch.nn.Linear(2, 3), torch.get_rng_state()
+    weights = other.weight.detach().clone()
+    with pytest.raises(ValueError, match="same kind of optimiser.*momentum"):
+        checkpoints.load_checkpoint(tmp_path / "adam.pt", other, torch.optim.SGD(other.parameters(), momentum=0.9))
+    assert torch.equal(other.weight, weights) and torch.equal(torch.get_rng_state(), before)

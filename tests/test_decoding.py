@@ -386,3 +386,23 @@ def test_a_trained_toy_model_decodes_what_it_has_not_seen(task, without_shape_ch
         found = decode(model.eval(), data.pad([source for source, _ in unseen]))
         right = sum(list(target) == row for (_, target), row in zip(unseen, found, strict=True))
         assert len(unseen) > 100 and right >= 0.97 * len(unseen)  # all of them where this was written
+
+
+def test_a_model_with_another_padding_never_says_it_and_may_say_token_0():
+    torch.manual_seed(0)
+    config = TransformerConfig(vocabulary=9, d_model=8, heads=2, d_ff=8, layers=1, padding=5)
+    model, source = Transformer(config).eval(), torch.tensor([[6, 7, 5]])
+    found = decoding.log_probabilities(model, torch.tensor([[1]]), model.encode(source), source)
+    assert found[0, 5] == -math.inf and found[0, 0] > -math.inf
+
+
+def test_a_refused_call_leaves_the_caches_as_they_were():
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(vocabulary=9, d_model=8, heads=2, d_ff=8, layers=2)).eval()
+    source, words = torch.tensor([[6, 7, 8, 4]]), torch.tensor([[4, 5]])
+    memory, caches, fresh = model.encode(source), model.decoder.new_caches(), model.decoder.new_caches()
+    for each in (caches, fresh):
+        model.decode(torch.tensor([[1]]), memory, source, each)
+    with pytest.raises((ValueError, jaxtyping.TypeCheckError)):
+        model.decode(words, memory, source[:, :3], caches)
+    torch.testing.assert_close(model.decode(words, memory, source, caches), model.decode(words, memory, source, fresh))

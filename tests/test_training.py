@@ -294,3 +294,10 @@ def test_a_gpu_computes_in_bfloat16_from_ampere_on(monkeypatch, capability, best
 
 def test_other_devices_get_float32():
     assert training.best_precision("meta") == torch.float32
+
+
+def test_a_batch_is_refused_by_a_model_with_another_padding():
+    model = Transformer(TransformerConfig(vocabulary=9, d_model=8, heads=2, d_ff=8, layers=1, padding=5))
+    batch = Batch(torch.tensor([[3, 4]]), torch.tensor([[1, 6, 2]]))
+    with pytest.raises(ValueError, match="padding must be 0.*got 5"):
+        training.translation_loss(model, batch)

@@ -66,6 +66,10 @@ def load_checkpoint(
         wanted_groups, got_groups = _group_sizes(optimizer.state_dict()), _group_sizes(state["optimizer"])
         if wanted_groups != got_groups:
             raise ValueError(f"{path} must fit the optimiser's groups of {wanted_groups} parameters, got {got_groups}")
+        if missing := set(optimizer.param_groups[0]) - set(state["optimizer"]["param_groups"][0]):
+            raise ValueError(
+                f"{path} must be of the same kind of optimiser, with {', '.join(sorted(missing))}; got none"
+            )
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
     model.load_state_dict(state["model"])

@@ -13,7 +13,6 @@ from transformer_lib.model import Transformer
 from transformer_lib.multi_head import KeyValueCache
 
 MARGIN = 50  # tokens that an output may be longer than the input: Vaswani et al. (2017), section 6.1
-NEVER_NEXT = [PADDING, START]  # no label in training is one of them, so what a model says of them is noise
 
 
 def length_penalty(length: int, alpha: float) -> float:
@@ -53,7 +52,7 @@ def log_probabilities(
     """
     vectors = model.decode(tokens, memory, source, caches)
     found = model.embedding.logits(vectors[:, -1:]).squeeze(1).float().log_softmax(dim=-1)
-    found[:, NEVER_NEXT] = -math.inf
+    found[:, [model.config.padding, START]] = -math.inf  # no label in training is one of them: noise
     return found
 
 

@@ -108,6 +108,7 @@ def translation_loss(model: nn.Module, batch: Batch, smoothing: float = 0.1) -> 
         ValueError: every label is padding, or `smoothing` is not in [0, 1).
     """
     checks.instance(Batch, batch=batch)
+    checks.one_padding(model, PADDING)
     vectors = model.decode(batch.target_input, model.encode(batch.source), batch.source)
     real = batch.labels != PADDING
     if not real.any():

@@ -148,7 +148,7 @@ class Transformer(nn.Module):
             source: the tokens behind the memory, for their padding.
             caches: from `decoder.new_caches()`; then `target` holds only the tokens that are new since the last call.
         """
-        checks.tokens(self.config.vocabulary, target=target)
+        checks.decoder_input(self.config.vocabulary, target, memory, source)
         first = caches[0][0].first if caches else 0
         mask = masks.causal_mask(target.size(1), first).to(target.device)
         memory_mask = masks.padding_mask(source, self.config.padding)

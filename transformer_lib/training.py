@@ -84,6 +84,7 @@ def translation_loss(model: nn.Module, batch: Batch, smoothing: float = 0.1) -> 
         ValueError: `smoothing` is not in [0, 1).
     """
     checks.instance(Batch, batch=batch)
+    checks.one_padding(model, PADDING)
     return smoothed_loss(model(batch.source, batch.target_input), batch.labels, smoothing)
 
 

@@ -1,5 +1,6 @@
 """Checks of what callers pass in: each raises an error that says what was wanted and what came."""
 
+from transformer_lib.checks.models import decoder_input, one_padding
 from transformer_lib.checks.tensors import (
     broadcasts,
     fits,
@@ -36,6 +37,8 @@ __all__ = [
     "finite_loss",
     "above_zero",
     "broadcasts",
+    "decoder_input",
+    "one_padding",
     "bucket_sizes",
     "enough_positions",
     "fits",
