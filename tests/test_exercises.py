@@ -15,6 +15,7 @@ from transformer_lib import attention, exercises, fast
 from transformer_lib.exercises import checking, protocols, relations, store, values
 from transformer_lib.exercises.declared import Case, Exercise, KnownMistake, Outcome, Probe
 from transformer_lib.multi_head import MultiHeadAttention
+from transformer_lib.observe import record_attention
 
 SOLUTIONS = cells.notebooks(ROOT, "solutions")
 STUBS = cells.notebooks(ROOT, "exercises")
@@ -415,7 +416,7 @@ def test_the_fast_forms_do_not_pass_a_readers_part_by():
     x, layer = torch.randn(2, 5, 8), MultiHeadAttention(8, 2)
     with fast.enabled():
         assert attention.attend is fast.attend
-        with pytest.raises(ValueError, match="before fast.enabled"):
+        with pytest.raises(ValueError, match="outside fast.enabled"):
             exercises.use(attention_weights=mine)
     exercises.use(attention_weights=mine)
     calls.clear()
@@ -599,3 +600,26 @@ def test_no_solution_is_left_in_an_exercise_notebook(path):
     text = "\n".join(cell.source for cell in cells.read(path).cells)
     assert "SOLUTION" not in text and "logaddexp(logsum_a" not in text
     assert text.count('raise NotImplementedError("not attempted yet")') >= 5
+
+
+def test_pieces_are_not_swapped_while_attention_is_watched():
+    own = attention.attention_weights
+
+    def mine(query, key, mask=None):
+        scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -math.inf)
+        return scores.softmax(dim=-1).nan_to_num(0.0)
+
+    model = MultiHeadAttention(8, 2)
+    with record_attention(model), pytest.raises(ValueError, match="outside record_attention"):
+        exercises.use(attention_weights=mine)
+    assert attention.attention_weights is own and exercises.in_use() == ()
+    exercises.use(attention_weights=mine)
+    try:
+        with record_attention(model), pytest.raises(ValueError, match="outside record_attention"):
+            exercises.reset()
+        assert exercises.in_use() == ("attention_weights",)
+    finally:
+        exercises.reset()
+    assert attention.attention_weights is own

@@ -94,9 +94,11 @@ def _try(name: str, answer: Any) -> Feedback:
 def _place(name: str) -> tuple[ModuleType, str]:
     path = store.load(store.pieces()[name]).replaces or ""
     module = importlib.import_module(f"transformer_lib.{path.rpartition('.')[0]}")
-    fast = [key for key, piece in vars(module).items() if getattr(piece, "__module__", "") == "transformer_lib.fast"]
-    if fast:
-        raise ValueError(f"use(...) must come before fast.enabled(), got fast forms in place of {', '.join(fast)}")
+    for other, block in (("fast", "fast.enabled()"), ("observe", "record_attention(...) or edit_attention(...)")):
+        home = f"transformer_lib.{other}"
+        taken = [key for key, piece in vars(module).items() if getattr(piece, "__module__", "") == home]
+        if taken:
+            raise ValueError(f"use(...) and reset() must stand outside {block}, got its forms of {', '.join(taken)}")
     return module, name
 
 
