@@ -35,7 +35,7 @@ serve: environment  ## open the built book in a browser
 	@test -e $(HTML)/index.html || $(MAKE) html
 	@$(VENV)/python -m tools.serve $(PORT)
 
-test: environment  ## run everything: lint, library, every notebook, the book (about half an hour on two cores at most)
+test: environment  ## run everything: lint, library, every notebook, the book (about six minutes on two cores)
 	@rm -rf $(REPORTS)
 	$(MAKE) lint
 	$(MAKE) sources
