@@ -10,9 +10,10 @@ def decoder_input(vocabulary: int, target: Tensor, memory: Tensor, source: Tenso
 
     Raises:
         TypeError: a dtype is wrong.
-        ValueError: an id is outside the vocabulary, or memory, source and target differ in rows or positions.
+        ValueError: an id of the target is outside the vocabulary, or memory, source and target don't fit together.
     """
-    tokens(vocabulary, target=target, source=source)
+    tokens(vocabulary, target=target)
+    tokens(source=source)  # `encode` has looked at its ids; here every step of decoding passes by
     tensors(3, memory=memory)
     if memory.shape[:2] != source.shape:
         raise ValueError(
