@@ -13,7 +13,7 @@ HARDWARE := $(if $(shell command -v nvidia-smi 2>/dev/null),cuda or not cuda,not
 # One thread a worker: two workers on two cores, each with two threads, would get in each other's way.
 PYTEST = OMP_NUM_THREADS=1 $(VENV)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
-.PHONY: help book serve test check lab train notebooks listings exercises slides repository clean
+.PHONY: help book serve test check lab train record notebooks listings exercises slides repository clean
 .PHONY: environment lint sources html library-tests bad-input-tests notebook-tests
 
 help:  ## list the targets
@@ -57,6 +57,8 @@ sources: environment
 	$(VENV)/python -m tools.exercises
 	$(VENV)/python -m tools.notebooks
 	$(VENV)/python -m tools.repository
+	$(VENV)/python -m tools.floors
+	$(VENV)/python -m tools.record
 
 library-tests: environment
 	TRANSFORMER_LIB_BOOK=$(HTML) $(PYTEST) -m "$(HARDWARE)" --junitxml=$(REPORTS)/library.xml tests $(BAD_INPUT:%=--ignore=%)
@@ -72,6 +74,9 @@ lab: environment  ## open the notebooks in JupyterLab
 
 train: environment  ## train the German-to-English translator (ARGS="..." is passed on)
 	$(VENV)/python -m tools.train $(ARGS)
+
+record: environment  ## make the full, recorded run of an experiment again (NAME=recall)
+	$(VENV)/python -m tools.record $(NAME) --fresh
 
 notebooks: environment  ## run the notebooks and write their outputs back (NAMES="02 07" for some)
 	$(VENV)/python -m tools.notebooks --write $(NAMES)

@@ -22,6 +22,7 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from tools import LIBRARY, ROOT
+from tools.record import processor
 from tools.training_run import Run, forget
 from tools.training_settings import Corpus, Settings, multi30k_corpus, toy_corpus
 from transformer_lib import checks, fast, files, multi30k, translator
@@ -54,14 +55,6 @@ def translate(best: translator.Translator, corpus: Corpus, alpha: float, record:
         files.write_whole(path, "".join(line + "\n" for line in hypotheses).encode())
         found[name]["hypotheses"] = path.name
     return found
-
-
-def processor() -> str:
-    """Return the processor's name as the system tells it."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 def write_record(run: Run, results: dict[str, Any], path: Path, command: str) -> None:
