@@ -4,6 +4,7 @@ Every function returns a matplotlib figure; `show(figure, alt=...)` displays it.
 """
 
 from transformer_lib.visualisation import scale as scale
+from transformer_lib.visualisation.allowed import mask_maps as mask_maps
 from transformer_lib.visualisation.clouds import point_clouds as point_clouds
 from transformer_lib.visualisation.maps import attention_maps as attention_maps
 from transformer_lib.visualisation.plots import Panel as Panel
