@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from transformer_lib.exercises import feedback, properties, protocols, store, values
+from transformer_lib.exercises import feedback, properties, protocols, store, values, variations
 from transformer_lib.exercises.declared import Exercise, KnownMistake, Outcome
 from transformer_lib.exercises.feedback import Feedback
 
@@ -63,15 +63,19 @@ def _judged(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, 
     ]
     if not all(verdicts):
         return _wrong(exercise, outcomes, verdicts)
-    if complaint := properties.broken(exercise, answer):
-        return feedback.unstable(exercise, complaint)
     touched = {
         name
         for case, (_, after) in zip(exercise.cases, runs, strict=True)
         for name in protocols.edited(case.inputs, after)
     }
-    notes = [f"it changes its argument {name} in place, which would surprise a caller." for name in sorted(touched)]
-    return feedback.right(exercise, notes, properties.unfit(exercise, answer))
+    complaint = (
+        feedback.edits(sorted(touched))
+        or properties.broken(exercise, answer, names)
+        or variations.broken(exercise, answer, names)
+    )
+    if complaint:
+        return feedback.unstable(exercise, complaint)
+    return feedback.right(exercise, properties.unfit(exercise, answer))
 
 
 def _not_callable(exercise: Exercise, answer: Any) -> Feedback:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import distributions, relations, values
+from transformer_lib.exercises import distributions, relations, truth, values
 
 Rule = Callable[[Tensor, Tensor, dict[str, Any], float], str | None]
 
@@ -15,8 +15,8 @@ Rule = Callable[[Tensor, Tensor, dict[str, Any], float], str | None]
 def hints(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> list[str]:
     """Return up to two sentences on how `got` differs from `wanted`, the most telling first."""
     got, wanted = got.detach().cpu(), wanted.cpu()
-    if wanted.dtype == torch.bool and got.shape == wanted.shape and got.equal(~wanted):
-        return ["True and False are exchanged."]
+    if wanted.dtype == torch.bool and got.shape == wanted.shape:
+        return truth.hints(got, wanted)
     got, wanted = got.double(), wanted.double()
     if got.shape != wanted.shape:
         return _first(1, [_rearranged], got, wanted, inputs, tolerance)

@@ -35,12 +35,12 @@ class Feedback:
         return self.text
 
 
-def right(exercise: Exercise, notes: list[str], unfit: str | None = None) -> Feedback:
-    """Return what is said of a right answer: why the library can't use it, if so, and what else is worth knowing."""
+def right(exercise: Exercise, unfit: str | None = None) -> Feedback:
+    """Return what is said of a right answer, and why the library can't use it, if so."""
     count = len(exercise.cases)
     lines = [f"{exercise.id} right: {exercise.entry} gives the right answer on all {count} inputs."]
     lines += [f"But {unfit} exercises.use(...) will refuse it."] if unfit else []
-    return Feedback(exercise.id, "right", "\n".join(lines + [f"Note: {note}" for note in notes]))
+    return Feedback(exercise.id, "right", "\n".join(lines))
 
 
 def not_attempted(exercise: Exercise, reason: str = "") -> Feedback:
@@ -96,13 +96,21 @@ def wrong(
 
 def unstable(exercise: Exercise, complaint: str) -> Feedback:
     """Return what is said of an answer that is right on the stored inputs only."""
-    text = f"{exercise.id} not right yet: the inputs that ship come out right, but {complaint}."
-    return Feedback(exercise.id, "wrong", text)
+    text = f"{exercise.id} not right yet: the inputs that ship come out right, but {complaint.rstrip('.?')}"
+    return Feedback(exercise.id, "wrong", textwrap.fill(text + ("?" if complaint.endswith("?") else "."), WIDTH))
+
+
+def edits(names: list[str]) -> str | None:
+    """Return what is said of an answer that changes some of its arguments; None where there are none."""
+    if not names:
+        return None
+    return f"it changes its argument {' and '.join(names)} in place, which spoils it for the caller. Work on a copy."
 
 
 def _call(exercise: Exercise, case: Case) -> str:
     arguments = [f"{n} {list(v.shape)}" if isinstance(v, Tensor) else f"{n} = {v!r}" for n, v in case.inputs.items()]
-    return f"{exercise.entry}({', '.join(arguments)})"
+    made = ", ".join(f"{name}={value!r}" for name, value in case.constructor.items())
+    return f"{exercise.entry}{f'({made})' if made else ''}({', '.join(arguments)})"
 
 
 def _difference(got: Outcome, wanted: Outcome, case: Case, tolerance: float) -> list[str]:

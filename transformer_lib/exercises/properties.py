@@ -2,7 +2,7 @@
 
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -41,13 +41,13 @@ def rows_sum_to_one(output: Any, case: Case) -> str | None:
 PROPERTIES: dict[str, Callable[[Any, Case], str | None]] = {"rows sum to 1": rows_sum_to_one}
 
 
-def broken(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
+def broken(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, str] | None = None) -> str | None:
     """Return what is wrong with the answer on fresh inputs; None if every property holds."""
     for number, (case, right) in enumerate(zip(exercise.cases, exercise.right, strict=True)):
         if right.errors or not exercise.properties:
             continue
         other = fresh(case, seed=1000 + number)
-        outcome, _ = protocols.run(exercise.kind, answer, other)
+        outcome, _ = protocols.run(exercise.kind, answer, other, names)
         if outcome.errors:
             return f'on other numbers of the shapes of "{case.name}", it raised {outcome.errors[0]}: {outcome.message}'
         for name in exercise.properties:

@@ -39,7 +39,7 @@ def call_module(answer: Answer, case: Case, inputs: dict[str, Any], names: Mappi
             "check(..., names={'the name asked for': 'your name'})"
         )
     module.load_state_dict(state)
-    return module.eval()(*inputs.values())
+    return module.to(values.dtype_of(inputs)).eval()(*inputs.values())
 
 
 CALL = {"function": call_function, "error": call_function, "bug": call_function, "module": call_module}

@@ -21,6 +21,8 @@ def constant(answers: list[Any]) -> str | None:
     numbers = torch.cat([got.detach().cpu().double().flatten() for got in answers])
     if numbers.numel() < 2 or not numbers.isfinite().all() or float(numbers.max() - numbers.min()) > 1e-6:
         return None
+    if all(got.dtype == torch.bool for got in answers):
+        return f"All is {bool(numbers[0])}, whatever the inputs are."
     return f"Every number is {text(float(numbers[0]))}, whatever the inputs are."
 
 

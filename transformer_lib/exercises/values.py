@@ -106,6 +106,12 @@ def as_number(value: Any) -> float | None:
     return None
 
 
+def dtype_of(inputs: dict[str, Any]) -> torch.dtype:
+    """Return the dtype of the first input of floating point; the default one where there is none."""
+    found = [v.dtype for v in inputs.values() if isinstance(v, Tensor) and v.is_floating_point()]
+    return found[0] if found else torch.get_default_dtype()
+
+
 def shown(tensor: Tensor, indent: str = "", decimals: int = 3) -> str:
     """Return a tensor's text, short: a few decimals, and of a large one the first rows."""
     tensor = tensor.detach().cpu()
@@ -120,5 +126,5 @@ def shown(tensor: Tensor, indent: str = "", decimals: int = 3) -> str:
 
 def _decimal(number: Any, decimals: int) -> str:
     if not isinstance(number, float):
-        return str(number)
+        return f"{number!s:>5}" if isinstance(number, bool) else str(number)
     return f"{number:{decimals + 3}.{decimals}f}" if not 1e5 < abs(number) < math.inf else f"{number:.{decimals}g}"
