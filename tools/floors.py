@@ -24,8 +24,8 @@ FLOORS = [
     ["siblings", "checkpoints", "decoding"],
     ["training", "sampling", "diverse_beam"],
     ["translator", "evaluation", "accumulation", "distributed"],
-    ["observe", "visualisation", "exercises", "head_statistics"],  # floor 4
-    ["ablation"],
+    ["observe", "exercises", "head_statistics"],  # floor 4
+    ["ablation", "visualisation"],
     ["diagnostics"],
     ["experiments"],
 ]

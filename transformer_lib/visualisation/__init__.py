@@ -3,7 +3,10 @@
 Every function returns a matplotlib figure; `show(figure, alt=...)` displays it.
 """
 
+from transformer_lib.visualisation import heads as heads
+from transformer_lib.visualisation import mask_builder as mask_builder
 from transformer_lib.visualisation import scale as scale
+from transformer_lib.visualisation import sinusoids as sinusoids
 from transformer_lib.visualisation.allowed import mask_maps as mask_maps
 from transformer_lib.visualisation.clouds import point_clouds as point_clouds
 from transformer_lib.visualisation.maps import attention_maps as attention_maps
