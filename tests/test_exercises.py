@@ -12,7 +12,7 @@ from torch import nn
 
 from tools import ROOT, cells, exercise_data
 from transformer_lib import attention, exercises, fast
-from transformer_lib.exercises import checking, protocols, relations, store, values
+from transformer_lib.exercises import checking, diagnosis, protocols, relations, store, values
 from transformer_lib.exercises.declared import Case, Exercise, KnownMistake, Outcome, Probe
 from transformer_lib.multi_head import MultiHeadAttention
 from transformer_lib.observe import record_attention
@@ -240,6 +240,34 @@ def test_an_answer_that_knows_the_public_inputs_fails_on_fresh_ones():
     assert not feedback and "on other numbers" in feedback.text
 
 
+def test_an_answer_for_float32_only_is_refused():
+    feedback = exercises.check("2.1", lambda q, k, m=None: right(q.float(), k, m))
+    assert feedback.status == "wrong" and "in float64 it raises RuntimeError" in " ".join(feedback.text.split())
+
+
+def test_an_answer_for_contiguous_memory_only_is_refused():
+    def viewed(query, key, mask=None):
+        return right(query.view(-1).view(query.shape), key, mask)
+
+    feedback = exercises.check("2.1", viewed)
+    assert feedback.status == "wrong" and "view doesn't" in " ".join(feedback.text.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda m: ~m, "True and False are exchanged"),
+        (lambda m: m.mT, "queries and keys, exchanged"),
+        (lambda m: m.flip(-1), "in reverse order along axis -1"),
+        (lambda m: m | torch.eye(4, dtype=torch.bool).roll(1, 1), "3 of 16 places are True where False was wanted"),
+        (lambda m: m & ~torch.eye(4, dtype=torch.bool), "4 of 16 places are False where True was wanted"),
+    ],
+)
+def test_how_a_mask_differs_is_told(change, said):
+    wanted = torch.ones(4, 4, dtype=torch.bool).tril()
+    assert said in diagnosis.hints(change(wanted), wanted, {}, 1e-4)[0]
+
+
 def test_feedback_reads_the_same_each_time():
     texts = {repr(check(lambda w: w.flip(-1))) for _ in range(2)}
     assert len(texts) == 1 and "-0.000" not in texts.pop()
@@ -382,7 +410,7 @@ def test_a_check_says_what_use_will_refuse():
     assert feedback and "But it calls the library's attention_weights" in feedback.text
     roundabout = exercises.check(
         "2.1",
-        lambda q, k, m=None: attention.attend(q, k, torch.eye(k.size(-2), dtype=k.dtype).expand(*k.shape[:-1], -1), m),
+        lambda q, k, m=None: attention.attend(q, k, torch.eye(k.size(-2)).to(k).expand(*k.shape[:-1], -1), m),
     )
     assert roundabout and "it calls the library's" in roundabout.text and "will refuse it" in roundabout.text
     cut = exercises.check("2.1", lambda *arguments: right(*arguments).detach())

@@ -39,7 +39,7 @@ def broken(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, s
             got, _ = protocols.run(exercise.kind, answer, other, names)
             told = f'on the numbers of "{case.name}" {how}'
             if got.errors:
-                return f"{told} it raises {got.errors[0]}: {got.message} {why}"
+                return f"{told} it raises {got.errors[0]}: {got.message.rstrip('.')}. {why}"
             if not protocols.agrees(got, right, exercise.tolerance):
                 return f"{told} something else comes out. {why}"
     return None
