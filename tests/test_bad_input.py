@@ -152,6 +152,7 @@ for least, table in ((1, SIZES), (0, NOT_NEGATIVE)):
     for function, (call, sizes) in table.items():
         for size in sizes:
             wrong = [(ValueError, least - 1), (ValueError, -3), (TypeError, True), (TypeError, 2.0), (TypeError, "2")]
+            bad(function, f"{size}=10**400", ValueError, with_one_wrong(call, sizes, size, 10**400), size, "at most", "1329 bits")
             for error, value in [*wrong, (TypeError, None)]:
                 bad(function, f"{size}={value!r}", error, with_one_wrong(call, sizes, size, value), size,
                     f"at least {least}", f"got {value!r}")  # fmt: skip
@@ -179,6 +180,7 @@ for module, attend in (("attention", attention.attend), ("fast", fast.attend)):
     bad(name, "integer values", TypeError, lambda f=attend: f(x(3, 4), x(5, 4), ids(5, 2)), "value", "floating point", "int64")
     bad(name, "a list", TypeError, lambda f=attend: f([[1.0]], x(5, 1), x(5, 2)), "query", "tensor", "list")
     bad(name, "one dimension", ValueError, lambda f=attend: f(x(4), x(5, 4), x(5, 2)), "query", "2 dimensions", "[4]")
+    bad(name, "values of another dtype", TypeError, lambda f=attend: f(x(3, 4), x(5, 4), x(5, 2).double()), "key and value", "one dtype", "float32", "float64")
     for keys in (5, fast.FUSED_FROM):
         wide = f"{keys} keys"
         bad(name, f"mask of numbers, {wide}", TypeError, lambda f=attend, n=keys: f(x(3, 4), x(n, 4), x(n, 2), torch.zeros(3, n)), "boolean", "may attend", "float32")
@@ -206,6 +208,7 @@ for name, call in {"attention.AdditiveAttention.scores": lambda query, key: ADDI
     bad(name, "wide key", ValueError, lambda f=call: f(x(2, 3), x(6, 5)), "key", "4", "[6, 5]")
     bad(name, "other batch", ValueError, lambda f=call: f(x(2, 2, 3), x(3, 6, 4)), "batch", "[2, 2, ", "[3, 6, ")
     bad(name, "other dtype", TypeError, lambda f=call: f(x(2, 3), ids(6, 4)), "key", "floating point", "int64")
+bad("attention.AdditiveAttention.forward", "values of another dtype", TypeError, lambda: ADDITIVE(x(2, 3), x(6, 4), x(6, 2).bfloat16()), "key and value", "one dtype", "float32", "bfloat16")
 bad("attention.AdditiveAttention.forward", "a value too few", ValueError, lambda: ADDITIVE(x(2, 3), x(6, 4), x(5, 2)), "one value for each key", "[6, 4]", "[5, 2]")
 bad("attention.AdditiveAttention.forward", "mask of another shape", ValueError, lambda: ADDITIVE(x(2, 3), x(6, 4), x(6, 2), yes(2, 5)), "[2, 6]", "[2, 5]")
 bad("attention.AdditiveAttention.forward", "mask of numbers", TypeError, lambda: ADDITIVE(x(2, 3), x(6, 4), x(6, 2), x(2, 6)), "boolean", "float32")
@@ -215,6 +218,13 @@ bad("masks.padding_mask", "a list", TypeError, lambda: masks.padding_mask([[1, 0
 bad("masks.padding_mask", "one sentence without a batch", ValueError, lambda: masks.padding_mask(ids(3)), "[batch position]", "[3]")
 bad("masks.padding_mask", "empty batch", ValueError, lambda: masks.padding_mask(ids(0, 3)), "not be empty", "[0, 3]")
 bad("masks.padding_mask", "padding is no id", TypeError, lambda: masks.padding_mask(ids(2, 3), "<pad>"), "padding", "int", "'<pad>'")
+for name, call in (("causal_mask", masks.causal_mask), ("prefix_mask", lambda n: masks.prefix_mask(n, 0)), ("sliding_window_mask", lambda n: masks.sliding_window_mask(n, 1))):
+    bad(f"masks.{name}", "too large for the memory", ValueError, lambda f=call: f(10**8), "at most 4294967296 elements", "100000000")
+    bad(f"masks.{name}", "10^10", ValueError, lambda f=call: f(10**10), "at most", "10000000000")
+bad("masks.causal_mask", "past too large for the memory", ValueError, lambda: masks.causal_mask(1024, 10**8), "at most 4294967296 elements", "1024 times 100001024")
+bad("positional.sinusoidal_positions", "too large for the memory", ValueError, lambda: positional.sinusoidal_positions(10**8, 512), "length times d_model", "at most 4294967296", "100000000 times 512")
+bad("positional.LearnedPositions", "too large for the memory", ValueError, lambda: positional.LearnedPositions(10**8, 512), "max_length times d_model", "at most 4294967296", "100000000 times 512")
+bad("multi_head.MultiHeadAttention", "too large for the memory", ValueError, lambda: multi_head.MultiHeadAttention(10**6, 2), "d_model", "at most 4294967296", "1000000")
 bad("masks.prefix_mask", "prefix longer than the text", ValueError, lambda: masks.prefix_mask(4, 5), "prefix", "length = 4", "5")
 bad("positional.sinusoidal_positions", "odd width", ValueError, lambda: positional.sinusoidal_positions(4, 7), "d_model", "even", "7")
 bad("positional.LearnedPositions.forward", "beyond the table", ValueError, lambda: positional.LearnedPositions(6, 4)(7), "0 and 5", "max_length 6", "0 to 6")
@@ -259,14 +269,22 @@ for name, call in {"multi_head.attend_with_bias": lambda q, k, bias: multi_head.
     bad(name, "bias of another length", ValueError, lambda f=call: f(x(1, 2, 3, 4), x(1, 2, 5, 4), x(3, 3)), "bias", "[1, 2, 3, 5]", "[3, 3]")
     bad(name, "bias for more heads", ValueError, lambda f=call: f(x(1, 2, 3, 4), x(1, 2, 5, 4), x(4, 3, 5)), "bias", "[1, 2, 3, 5]", "[4, 3, 5]")
     bad(name, "other d_k", ValueError, lambda f=call: f(x(1, 2, 3, 4), x(1, 2, 5, 6), None), "d_k", "4", "6")
+    bad(name, "bias of another dtype", TypeError, lambda f=call: f(x(1, 2, 3, 4), x(1, 2, 5, 4), x(3, 5).double()), "scores and bias", "one dtype", "float32", "float64")
     bad(name, "a number as bias", TypeError, lambda f=call: f(x(1, 2, 3, 4), x(1, 2, 5, 4), 1.0), "bias", "tensor", "float")
+for bias in (None, x(3, 5)):
+    name, some = "multi_head.attend_with_bias", "no bias" if bias is None else "a bias"
+    for what, error, value, *words in (("values of another dtype", TypeError, x(1, 2, 5, 4).double(), "key and value", "one dtype", "float64"), ("values as an array", TypeError, x(1, 2, 5, 4).numpy(), "value", "tensor", "ndarray"), ("a value too few", ValueError, x(1, 2, 4, 4), "one value for each key", "[1, 2, 5, 4]", "[1, 2, 4, 4]")):
+        bad(name, f"{what}, {some}", error, lambda v=value, b=bias: multi_head.attend_with_bias(x(1, 2, 3, 4), x(1, 2, 5, 4), v, None, b), *words)
 bad("multi_head.KeyValueCache.__call__", "another batch", ValueError, lambda: HEADS(x(2, 1, 8), x(2, 1, 8), None, used_cache()), "[3, 2]", "[2, 2]")
-bad("multi_head.MemoryCache.__call__", "another batch", ValueError, lambda: HEADS(x(2, 1, 8), x(2, 1, 8), None, used_cache(multi_head.MemoryCache)), "batch", "[2, ", "[3, ")
+bad("multi_head.MemoryCache.__call__", "another batch", ValueError, lambda: HEADS(x(2, 1, 8), x(2, 1, 8), None, used_cache(multi_head.MemoryCache)), "memory", "[2, 1, 8]", "[3, 2, 8]", "new cache")
+bad("multi_head.MemoryCache.__call__", "another memory of the same shape", ValueError, lambda: HEADS(x(3, 2, 8), x(3, 2, 8), None, used_cache(multi_head.MemoryCache)), "memory of shape [3, 2, 8]", "other vectors")
 bad("multi_head.KeyValueCache.select", "rows outside", ValueError, lambda: used_cache().select(torch.tensor([0, 3])), "row numbers from 0 to 2", "0 to 3")
 bad("multi_head.KeyValueCache.select", "negative rows", ValueError, lambda: used_cache().select(torch.tensor([-1])), "row numbers from 0 to 2", "-1")
 bad("multi_head.KeyValueCache.select", "a list", TypeError, lambda: used_cache().select([0, 1]), "tensor of row numbers", "list")
 bad("multi_head.KeyValueCache.select", "booleans", TypeError, lambda: used_cache().select(yes(3)), "integer", "bool")
 bad("multi_head.KeyValueCache.select", "a matrix", ValueError, lambda: used_cache().select(ids(1, 2)), "[row]", "[1, 2]")
+bad("multi_head.MemoryCache.select", "rows outside", ValueError, lambda: used_cache(multi_head.MemoryCache).select(torch.tensor([0, 3])), "row numbers from 0 to 2", "0 to 3")
+bad("multi_head.MemoryCache.select", "a list", TypeError, lambda: used_cache(multi_head.MemoryCache).select([0, 1]), "tensor of row numbers", "list")
 
 # floor 2
 

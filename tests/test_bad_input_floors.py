@@ -61,6 +61,7 @@ for least, sizes_of in ((1, SIZES), (0, NOT_NEGATIVE)):
     for function, (call, sizes) in sizes_of.items():
         for size in sizes:
             wrong = [(ValueError, least - 1), (ValueError, -3), (TypeError, True), (TypeError, 2.0), (TypeError, "2"), (TypeError, None)]
+            bad(function, f"{size}=10**400", ValueError, table.with_one_wrong(call, sizes, size, 10**400), size, "at most", "1329 bits")
             for error, value in wrong:
                 bad(function, f"{size}={value!r}", error, table.with_one_wrong(call, sizes, size, value), size, f"at least {least}", f"got {value!r}")
 

@@ -34,10 +34,11 @@ def causal_mask(length: int, past: int = 0) -> Bool[Tensor, "query key"]:
 
     Raises:
         TypeError: one is not an integer.
-        ValueError: `length` is below 1, or `past` is negative.
+        ValueError: `length` is below 1, `past` is negative, or the mask would not fit in memory.
     """
     checks.positive(length=length)
     checks.not_negative(past=past)
+    checks.matrix(length=length, keys=past + length)
     return torch.ones(length, past + length, dtype=torch.bool).tril(diagonal=past)
 
 

@@ -98,12 +98,28 @@ class KeyValueCache:
 class MemoryCache(KeyValueCache):
     """The keys and values of the encoder's output, projected once, for one cross-attention."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory: Tensor | None = None
+
     def __call__(self, memory: Tensor, project: Projection, queries: int) -> tuple[Heads, Heads]:
-        """Project the memory at the first call; afterwards return what came out then."""
-        if self.key is None:
+        """Project the memory at the first call; afterwards return what came out then.
+
+        Raises:
+            ValueError: the memory is not that of the first call.
+        """
+        if self.memory is None:
             self.key, self.value = project(memory, 0)
+            self.memory = memory
+        checks.same_memory(self.memory, memory)
         self.first += queries
         return self.key, self.value
+
+    def select(self, rows: Int[Tensor, " row"]) -> None:
+        """Keep these rows of the batch, in this order, of the memory, too."""
+        super().select(rows)
+        if self.memory is not None:
+            self.memory = self.memory[rows]
 
 
 def attend_with_bias(
@@ -116,14 +132,14 @@ def attend_with_bias(
     """Return what `attention.attend` returns once `bias` has been added to the scores; None adds nothing.
 
     Raises:
-        TypeError: the bias is not a tensor of floating point.
-        ValueError: it does not broadcast to the shape of the scores.
+        TypeError: the bias is not a tensor of floating point, or two dtypes differ.
+        ValueError: the bias does not broadcast to the shape of the scores, or there is not one value for each key.
     """
     if bias is None:
         return attention.attend(query, key, value, mask)
+    checks.one_value_per_key(key, value)
     scores = attention.attention_scores(query, key)
-    checks.tensors(0, bias=bias)
-    checks.broadcasts(scores.shape, bias=bias)
+    checks.bias_fits(bias, scores)
     return attention.masked_softmax(scores + bias, mask) @ value
 
 

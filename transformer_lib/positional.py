@@ -20,9 +20,9 @@ def sinusoidal_positions(length: int, d_model: int) -> Float[Tensor, "position d
 
     Raises:
         TypeError: one size is not an integer.
-        ValueError: one is below 1, or `d_model` is odd, so that the last sine would lack its cosine.
+        ValueError: one is below 1 or too large, or `d_model` is odd, so that the last sine would lack its cosine.
     """
-    checks.positive(length=length, d_model=d_model)
+    checks.matrix(length=length, d_model=d_model)
     if d_model % 2:
         raise ValueError(f"d_model must be even, got {d_model}")
     position = torch.arange(length).unsqueeze(1)
@@ -42,7 +42,7 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, max_length: int, d_model: int) -> None:
         super().__init__()
-        checks.positive(max_length=max_length, d_model=d_model)
+        checks.matrix(max_length=max_length, d_model=d_model)
         self.table = nn.Parameter(torch.empty(max_length, d_model))
         nn.init.normal_(self.table, std=d_model**-0.5)
 
@@ -67,7 +67,8 @@ class PositionScheme(nn.Module):
     """What a relative position scheme may do inside one attention; this one does nothing.
 
     A scheme overrides `rotate`, `bias` or both. Positions count from 0 at the first token of the sequence.
-    One that can't tell later keys apart sets `causal_only`, and is refused where they are visible.
+    One that can't tell later keys apart sets `causal_only`: `EncoderLayer`, and `DecoderLayer` for its cross-attention,
+    refuse it. An attention by itself does not know its mask: giving it a causal one is then up to the caller.
     """
 
     causal_only = False

@@ -2,7 +2,8 @@
 
 from torch import Tensor, nn
 
-from transformer_lib.checks.tensors import shape, tensors, tokens
+from transformer_lib.checks.ids import tokens
+from transformer_lib.checks.tensors import shape, tensors
 
 
 def decoder_input(vocabulary: int, target: Tensor, memory: Tensor, source: Tensor) -> None:

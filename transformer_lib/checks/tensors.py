@@ -96,13 +96,14 @@ def heads_first(heads: int | None = None, **named: Tensor) -> None:
 
 
 def one_value_per_key(key: Tensor, value: Tensor) -> None:
-    """Demand as many values [... key d_v] as keys [... key d_k], in the same batch dimensions.
+    """Demand as many values [... key d_v] as keys [... key d_k], in the same batch dimensions and dtype.
 
     Raises:
-        TypeError: one is not a tensor of floating point.
+        TypeError: one is not a tensor of floating point, or their dtypes differ and autocast is off.
         ValueError: the shapes differ in another dimension than the last.
     """
     tensors(2, key=key, value=value)
+    _one_dtype(key=key, value=value)
     if key.shape[:-1] != value.shape[:-1]:
         raise ValueError(
             f"there must be one value for each key, got shapes {shape(key)} for the keys and {shape(value)} "
@@ -124,6 +125,37 @@ def mask_fits(mask: Tensor, scores: torch.Size) -> None:
     broadcasts(scores, mask=mask)
 
 
+def bias_fits(bias: Tensor, scores: Tensor) -> None:
+    """Demand a bias that can be added to the scores without changing their shape or dtype.
+
+    Raises:
+        TypeError: it is not a tensor of floating point, or of another dtype and autocast is off.
+        ValueError: its shape does not broadcast to that of the scores.
+    """
+    tensors(0, bias=bias)
+    broadcasts(scores.shape, bias=bias)
+    _one_dtype(scores=scores, bias=bias)
+
+
+def same_memory(first: Tensor, memory: Tensor) -> None:
+    """Demand the memory that a cache took in at its first call.
+
+    Raises:
+        ValueError: it is another one.
+    """
+    if memory is not first and not (memory.shape == first.shape and memory.equal(first)):
+        other = "other vectors" if memory.shape == first.shape else f"shape {shape(memory)}"
+        raise ValueError(
+            f"the cache holds a memory of shape {shape(first)}, got another with {other}: a new batch needs a new cache"
+        )
+
+
+def _one_dtype(**named: Tensor) -> None:
+    (name, first), (other, second) = named.items()
+    if first.dtype != second.dtype and not torch.is_autocast_enabled(first.device.type):
+        raise TypeError(f"{name} and {other} must have one dtype, got {first.dtype} and {second.dtype}")
+
+
 def broadcasts(scores: torch.Size, **named: Tensor) -> None:
     """Demand tensors that broadcast to scores of the given shape, without enlarging them.
 
@@ -136,62 +168,6 @@ def broadcasts(scores: torch.Size, **named: Tensor) -> None:
             raise ValueError(
                 f"{name} must broadcast to the scores' shape {list(scores)} (last two: query, key), got {shape(tensor)}"
             )
-
-
-def tokens(limit: int | None = None, **named: Tensor) -> None:
-    """Demand token ids [batch position]: integers, not empty, from 0 up to the limit.
-
-    Raises:
-        TypeError: one is not an integer tensor.
-        ValueError: one has another number of dimensions, is empty, or holds an id outside the vocabulary.
-    """
-    for name, ids in named.items():
-        _integers(name, ids, limit, "token ids", "[batch position]")
-
-
-def no_padding(padding: int, **named: Tensor) -> None:
-    """Demand token ids none of which is the padding's.
-
-    Raises:
-        ValueError: one is.
-    """
-    for name, ids in named.items():
-        if (ids == padding).any():
-            raise ValueError(f"{name} must hold no padding ({padding}), got {int((ids == padding).sum())} of it")
-
-
-def integers(**named: Tensor) -> None:
-    """Demand tensors of integers.
-
-    Raises:
-        TypeError: one is not.
-    """
-    for name, tensor in named.items():
-        got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        if got not in (torch.int64, torch.int32):
-            raise TypeError(f"{name} must be a tensor of integers, got {got}")
-
-
-def rows(numbers: Tensor, count: int | None) -> None:
-    """Demand numbers of rows [row]: integers, not empty, from 0 up to the count, or without a limit if that is None.
-
-    Raises:
-        TypeError: they are not an integer tensor.
-        ValueError: they are not of one dimension, or one is outside the range.
-    """
-    _integers("rows", numbers, count, "row numbers", "[row]")
-
-
-def _integers(name: str, ids: Tensor, limit: int | None, what: str, dimensions: str) -> None:
-    if not isinstance(ids, Tensor):
-        raise TypeError(f"{name} must be a tensor of {what}, got {type(ids).__name__}")
-    if ids.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"{name} must hold integer {what}, got {ids.dtype}")
-    if ids.dim() != len(dimensions.split()) or ids.numel() == 0:
-        raise ValueError(f"{name} must have shape {dimensions} and not be empty, got {shape(ids)}")
-    if limit is not None and not 0 <= int(ids.min()) <= int(ids.max()) < limit:
-        got = f"{int(ids.min())} to {int(ids.max())}"
-        raise ValueError(f"{name} must hold {what} from 0 to {limit - 1}, got {got}")
 
 
 def shape(tensor: Tensor) -> list[int]:
