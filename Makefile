@@ -60,6 +60,7 @@ sources: environment
 	$(VENV)/python -m tools.floors
 	$(VENV)/python -m tools.record
 	$(VENV)/python -m tools.ledger
+	$(VENV)/python -m tools.results
 
 library-tests: environment
 	TRANSFORMER_LIB_BOOK=$(HTML) $(PYTEST) -m "$(HARDWARE)" --junitxml=$(REPORTS)/library.xml tests $(BAD_INPUT:%=--ignore=%)
