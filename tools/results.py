@@ -21,8 +21,8 @@ MOST = 60  # rows of a table; the file has the rest
 HEAD = """\
 # Recorded runs
 
-Some experiments are too long for a notebook. They are run once in full, with three seeds, and what they found is kept
-in a file: with the command that made it, the machine, the versions and the computing time. The chapters draw these files
+Some experiments are too long for a notebook. They are run once in full, with three seeds; what they found is kept in a
+file, with the command that made it, the machine, the versions and the computing time. The chapters draw these files
 and say *recorded*. You can make each of them again: `make record NAME=...`. On another processor the figures differ a
 little; what the chapters conclude from them is asserted with a margin.
 """
