@@ -3,8 +3,11 @@
 Every function returns a matplotlib figure; `show(figure, alt=...)` displays it.
 """
 
+from transformer_lib.visualisation import beam_tree as beam_tree
+from transformer_lib.visualisation import data_flow as data_flow
 from transformer_lib.visualisation import heads as heads
 from transformer_lib.visualisation import mask_builder as mask_builder
+from transformer_lib.visualisation import reach as reach
 from transformer_lib.visualisation import scale as scale
 from transformer_lib.visualisation import sinusoids as sinusoids
 from transformer_lib.visualisation.allowed import mask_maps as mask_maps

@@ -79,7 +79,9 @@ def words(pieces: Sequence[str]) -> list[str]:
     return [f"-{piece}" if inner else piece.lstrip("▁") for piece, inner in zip(pieces, inside, strict=True)]
 
 
-def state(sentence: int = 0, kind: str = "cross-attention", layer: int = 0, head: int = 0) -> Float[Tensor, "query key"]:
+def state(
+    sentence: int = 0, kind: str = "cross-attention", layer: int = 0, head: int = 0
+) -> Float[Tensor, "query key"]:
     """Return one head's weights, as the library computes them.
 
     Raises:
@@ -102,17 +104,13 @@ def page_form(title: str, sentences: dict[str, Sequence[Maps]], first: dict[str,
         sentences: text -> the maps of each kind.
         first: what is chosen at the start: any of sentence, kind, layer, head, query, counted from 0.
     """
-    listed = [
-        {
-            "title": text,
-            "maps": [
-                {"kind": m.kind, "queries": m.queries, "keys": m.keys, "weights": (m.weights * 1000).round().int().tolist()}
-                for m in found
-            ],
-        }
-        for text, found in sentences.items()
-    ]
+    listed = [{"title": text, "maps": [_map(one) for one in found]} for text, found in sentences.items()]
     return {"title": title, "first": first, "sentences": listed}
+
+
+def _map(one: Maps) -> dict[str, Any]:
+    thousandths = (one.weights * 1000).round().int().tolist()
+    return {"kind": one.kind, "queries": one.queries, "keys": one.keys, "weights": thousandths}
 
 
 def write(folder: Path) -> None:

@@ -42,7 +42,8 @@ def write_data(path: Path, variable: str, data: dict[str, Any], by: str) -> None
         by: the module whose `write` makes it, for the first line.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    files.write_whole(path, f"// Written by transformer_lib.visualisation.{by}.write\nvar {variable} = {text};\n".encode())
+    head = f"// Written by transformer_lib.visualisation.{by}.write"
+    files.write_whole(path, f"{head}\nvar {variable} = {text};\n".encode())
 
 
 def page_data(path: Path) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class State:
     products: list[float]
 
 
-def waves(length: int, d_model: int, base: float = 10000.0) -> Float[Tensor, "position d_model"]:
+def waves(length: int, d_model: int, base: int | float = 10000) -> Float[Tensor, "position d_model"]:
     """Return one vector per position, as `positional.sinusoidal_positions` does, with any base in place of 10000.
 
     Pair i at position p is (0, 1) turned by p * base^(-2i / d_model): sine and cosine.
@@ -49,11 +49,11 @@ def waves(length: int, d_model: int, base: float = 10000.0) -> Float[Tensor, "po
         ValueError: `d_model` is odd, or the base isn't above 0.
     """
     start = torch.tensor([1.0, 0.0]).repeat(d_model // 2).expand(1, 1, length, -1)
-    turned = relative.RotaryPositions(d_model, base).rotate(start, 0)[0, 0]
+    turned = relative.RotaryPositions(d_model, float(base)).rotate(start, 0)[0, 0]
     return turned.unflatten(1, (-1, 2)).flip(-1).flatten(start_dim=1)  # rotation gives the cosine first
 
 
-def state(base: float = 10000.0, d_model: int = 64, pair: int = 4, offset: int = 6) -> State:
+def state(base: int | float = 10000, d_model: int = 64, pair: int = 4, offset: int = 6) -> State:
     """Return what the figure shows at these settings, as the library computes it.
 
     Raises:
@@ -87,8 +87,8 @@ def figure(shown: State, position: int, offset: int) -> Figure:
     tidy(axes["turn"], "turned by k", "cosine", "sine")
     start = torch.tensor([shown.sine[position], shown.cosine[position]])
     points = [start.tolist(), (torch.tensor(shown.rotation) @ start).tolist()]
-    for (s, c), label in zip(points, ("p", "p + k"), strict=True):
-        axes["turn"].plot([0, c], [0, s], marker="o", label=label, color=COLOURS["output"], ls="-" if label == "p" else ":")
+    for (s, c), (label, ls) in zip(points, (("p", "-"), ("p + k", ":")), strict=True):
+        axes["turn"].plot([0, c], [0, s], marker="o", label=label, color=COLOURS["output"], ls=ls)
     axes["turn"].set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), aspect="equal")
     axes["turn"].legend(fontsize=8)
     tidy(axes["products"], "PE(p) · PE(p + k), at every p", "offset k (positions)", "product (no unit)")

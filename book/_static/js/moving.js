@@ -7,18 +7,19 @@
   var STYLE =
     ".moving{border:1px solid var(--book-line,#d5dbe3);border-radius:.4rem;padding:.8rem 1rem;margin:1.2rem 0;font-size:.95rem;" +
     "--m-query:#2563a8;--m-key:#c2570c;--m-value:#2f7d4f;--m-output:#6b3fa0;--m-track:#e9edf2;--m-line:#8a8f98}" +
-    "html[data-theme=dark] .moving{--m-query:#7fb2ea;--m-key:#f0995a;--m-value:#7cc79a;--m-output:#b99be8;--m-track:#2c3442}" +
+    "html[data-theme=dark] .moving{color-scheme:dark;--m-query:#7fb2ea;--m-key:#f0995a;--m-value:#7cc79a;--m-output:#b99be8;--m-track:#2c3442}" +
     ".reveal .moving{margin-right:90px}" + // beside the slides' arrows
     ".moving fieldset{border:0;margin:0 0 .7rem;padding:0;min-width:0;display:flex;flex-wrap:wrap;gap:.5rem 1.4rem;align-items:center}" +
     ".moving legend{font-weight:600;padding:0;margin-bottom:.3rem;font-size:1rem;float:none}" +
-    ".moving label{display:inline-flex;align-items:center;gap:.5rem;min-height:2rem;margin:0}" +
+    ".moving label{display:inline-flex;align-items:center;gap:.5rem;min-height:2rem;margin:0;max-width:100%}" +
+    ".moving .m-beside{display:inline-flex;flex-wrap:wrap;gap:.2rem 1rem;max-width:100%}" +
     ".moving input[type=range]{width:8.5rem;height:1.6rem;min-height:24px}" +
     ".moving input[type=checkbox]{width:max(1.5rem,24px);height:max(1.5rem,24px)}" +
     ".moving :is(select,button){font:inherit;color:inherit;min-height:max(2rem,24px);min-width:24px;max-width:100%;" +
     "border:1px solid currentColor;border-radius:.3rem;background:transparent}" +
-    ".moving button{padding:.25rem .7rem}.moving select{padding:.1rem .3rem}" +
+    ".moving button{padding:.25rem .7rem}.moving select{padding:.1rem .3rem;min-width:0;flex:0 1 auto}" +
     ".moving option{color:#1b1b1b;background:#fff}" +
-    ".moving :disabled,.moving label:has(:disabled){opacity:.55}" +
+    ".moving button:disabled,.moving label:has(:disabled){opacity:.55}" +
     ".moving :is(button,select,input):focus-visible{outline:3px solid var(--m-key);outline-offset:1px}" +
     ".moving output{font-variant-numeric:tabular-nums;min-width:2.4em}" +
     ".moving .m-says{margin:.7rem 0 0}" +
@@ -43,7 +44,7 @@
     ".moving .m-grid tr.m-chosen td{outline:2px solid var(--m-query)}" +
     ".moving .m-columns{display:flex;flex-wrap:wrap;gap:.8rem 1.6rem;align-items:flex-start}.moving .m-columns>*{flex:1 1 17rem;min-width:0}" +
     "@media (max-width:480px){.moving{padding:.6rem .5rem;font-size:.85rem}.moving .m-bars{gap:.15rem .3rem}.moving .m-number{min-width:2.6em}" +
-    ".moving .m-grid{font-size:.78rem}.moving .m-grid col:first-child{width:4.9rem}.moving .m-grid td{font-size:.62rem}}" +
+    ".moving .m-grid{font-size:.78rem}.moving .m-grid thead th:first-child{font-size:.66rem;white-space:nowrap}.moving .m-grid col:first-child{width:4.9rem}.moving .m-grid td{font-size:.62rem}}" +
     "@media print{.moving button:not(.m-grid button){display:none}" +
     ".moving :is(.m-fill,.m-track,td){print-color-adjust:exact;-webkit-print-color-adjust:exact}}";
 
@@ -182,13 +183,14 @@
     function change_to(changes) { Object.assign(values, changes); refresh(); }
     change.to = change_to;
 
-    var nodes = wanted.controls.map(function (control) {
+    var nodes = [];
+    wanted.controls.forEach(function (control) {
       var made = CONTROLS[control.kind](control, function (value) {
         if (control.kind === "button") { control.press(values); } else { values[control.name] = value; }
         refresh();
       });
       if (control.name) { handles[control.name] = made; first[control.name] = control.value; }
-      return made.node;
+      if (control.beside) { nodes.push(element("span", { className: "m-beside" }, [nodes.pop(), made.node])); } else { nodes.push(made.node); }
     });
     holder.replaceChildren.apply(holder, [element("fieldset", {}, [element("legend", { textContent: wanted.title })].concat(nodes))]
       .concat(wanted.body, [says]));
@@ -202,7 +204,7 @@
   }
 
   // Bring every holder of class `name` on the page to life. `make(data, change, holder)` returns
-  //   title, controls [{kind: range | check | select | button, name, label, value, ...}], body [elements],
+  //   title, controls [{kind: range | check | select | button, name, label, value, ..., beside: the one before}], body [elements],
   //   values {what has no control}, adjust(values, handles) before each drawing, show(values), which draws and
   //   returns the sentence below. `change.to({name: value})` is for what else can be chosen. The data are the global
   //   variable that the holder names in `data-source`.

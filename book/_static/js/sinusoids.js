@@ -25,7 +25,7 @@
   function path(points) { return "M" + points.map(function (p) { return p[0].toFixed(1) + " " + p[1].toFixed(1); }).join("L"); }
 
   moving.figure("sinusoids", function (data, change, holder) {
-    var svg = moving.svg, waves = moving.element("div"), turn = moving.element("div"), products = moving.element("div");
+    var svg = moving.svg, turnSize = 210, waves = moving.element("div"), turn = moving.element("div"), products = moving.element("div");
 
     // Axes from x[0] to x[1] and y[0] to y[1]; `draw` gets the functions that place a number.
     function axes(node, width, height, x, y, labels, draw) {
@@ -33,9 +33,9 @@
       function across(value) { return left + (value - x[0]) / (x[1] - x[0]) * (width - left - 8); }
       function up(value) { return height - bottom - (value - y[0]) / (y[1] - y[0]) * (height - bottom - top); }
       var parts = [svg("text", { x: left, y: 13, "font-weight": 600 }, [labels.title])];
-      labels.x.forEach(function (value) {
+      labels.x.forEach(function (value, i) {
         parts.push(svg("line", { x1: across(value), x2: across(value), y1: top, y2: height - bottom, stroke: "var(--m-track)" }));
-        parts.push(svg("text", { x: across(value), y: height - bottom + 14, "text-anchor": "middle" }, [signed(value, 0)]));
+        parts.push(svg("text", { x: across(value), y: height - bottom + 14, "text-anchor": i === labels.x.length - 1 ? "end" : "middle" }, [signed(value, 0)]));
       });
       labels.y.forEach(function (value) {
         parts.push(svg("line", { x1: left, x2: width - 8, y1: up(value), y2: up(value), stroke: value === 0 ? "var(--m-line)" : "var(--m-track)" }));
@@ -69,13 +69,13 @@
     }
 
     function drawTurn(now, values) {
-      var size = 210, middle = 105, r = 72, from = values.position * now.frequency, to = from + values.offset * now.frequency;
+      var size = turnSize, middle = 105, r = 72, from = values.position * now.frequency, to = from + values.offset * now.frequency;
       function place(angle, radius) { return [middle + radius * Math.cos(angle), middle + 8 - radius * Math.sin(angle)]; }
       var arc = [], steps = 60;
       for (var i = 0; i <= steps; i++) { arc.push(place(from + (to - from) * i / steps, r * 0.55)); }
       var a = place(from, r), b = place(to, r);
       turn.replaceChildren(svg("svg", { viewBox: "0 0 " + size + " " + size, width: size, height: size, "aria-hidden": "true" }, [
-        svg("text", { x: 4, y: 13, "font-weight": 600 }, ["the pair as a point (cosine, sine)"]),
+        svg("text", { x: 4, y: 13, "font-weight": 600 }, ["the point (cosine, sine)"]),
         svg("circle", { cx: middle, cy: middle + 8, r: r, fill: "none", stroke: "var(--m-line)" }),
         svg("path", { d: path([[middle, middle + 8], a]), stroke: "var(--m-output)", "stroke-width": 2, fill: "none" }),
         svg("path", { d: path([[middle, middle + 8], b]), stroke: "var(--m-output)", "stroke-width": 2, "stroke-dasharray": "5 4", fill: "none" }),
@@ -93,6 +93,8 @@
         return [line(points, "var(--m-value)"), svg("line", { x1: here[0], x2: here[0], y1: up(0), y2: here[1], stroke: "var(--m-line)" }), dot(here[0], here[1], "var(--m-value)")];
       });
     }
+
+    turn.style.flex = "0 0 " + turnSize + "px";
 
     function show(values) {
       var now = compute(values.base, values.dModel, values.pair, values.offset), room = Math.max(holder.clientWidth - 34, 250);
