@@ -39,7 +39,7 @@ def with_base(base: float, *, seed: int, steps: int = 300) -> extrapolation.Resu
 
 
 def with_amplitudes(embedding: float, position: float, *, seed: int, steps: int = 100) -> float:
-    """Return the loss of one layer on "three back" after so many steps, in nats per answer; guessing costs ln 16 = 2.77.
+    """Return one layer's loss on "three back" after so many steps, in nats per answer; guessing costs ln 16 = 2.77.
 
     Args:
         embedding: standard deviation of the embeddings' elements at the start.
