@@ -85,6 +85,7 @@ class Run:
 
     Args:
         losses: what training reported, one per step, in nats per word.
+        accuracy: share of words right on new texts, computed as in training; the chain lets 0.5 be expected at most.
         honest_loss: on new texts, each word predicted from the words before it and nothing else.
         impossible: share of the words written that can't follow the word before them.
         repeats: share of the words written that repeat the word before them.
@@ -92,6 +93,7 @@ class Run:
     """
 
     losses: list[float]
+    accuracy: float
     honest_loss: float
     impossible: float
     repeats: float
@@ -139,7 +141,9 @@ def _afterwards(model: LanguageModel, mistake: str, generator: torch.Generator) 
     last = [model(prefix, _mask(prefix.size(1), mistake))[:, -1] for prefix in prefixes]
     written = write(model, 256, mistake, generator)
     before, after = written[:, :-1], written[:, 1:]
+    right = scored(model, text, mistake).argmax(-1) == text[:, 1:]
     return {
+        "accuracy": right.double().mean().item(),
         "honest_loss": _loss(torch.stack(last, dim=1), text).item(),
         "impossible": (transitions()[before, after] == 0).double().mean().item(),
         "repeats": (before == after).double().mean().item(),
@@ -155,6 +159,7 @@ def record(seed: int) -> dict[str, Any]:
 def _summary(run: Run) -> dict[str, float | str]:
     return {
         "training_loss": round(sum(run.losses[-50:]) / 50, 3),
+        "accuracy": round(run.accuracy, 3),
         "honest_loss": round(run.honest_loss, 3),
         "impossible": round(run.impossible, 3),
         "repeats": round(run.repeats, 3),
