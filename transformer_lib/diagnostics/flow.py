@@ -1,0 +1,174 @@
+"""What may reach what: later words, padding, other sentences. Tests of behaviour: change one thing, see what moves."""
+
+import re
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from transformer_lib.diagnostics import inputs
+from transformer_lib.diagnostics.attentions import Attention
+from transformer_lib.diagnostics.findings import Finding
+from transformer_lib.diagnostics.subject import Change, Run, Sequence, Subject
+
+TOLERANCE = 1e-6  # of the outputs' size; what can't reach an output leaves it the same to the last bit
+Found = Iterator[Finding | str]
+
+
+def moved(before: Tensor, after: Tensor) -> Tensor:
+    """Return by how much outputs moved, in sizes of the outputs: [batch position]."""
+    before, after = before.detach().double(), after.detach().double()
+    size = before.std().clamp(min=1e-12)
+    return ((before - after).abs().amax(dim=-1) / size).nan_to_num(0.0)
+
+
+def noise(where: Tensor) -> Change:
+    """Return a change that puts other vectors of the same size at some places [batch position]."""
+
+    def change(vectors: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(1)
+        other = torch.randn(vectors.shape, generator=generator).to(vectors)
+        other = other * vectors.detach().float().std().to(vectors)
+        return torch.where(where.to(vectors.device).unsqueeze(-1), vectors + 2 * other, vectors)
+
+    return change
+
+
+def later_words(subject: Subject, base: Run, attentions: list[Attention]) -> Found:
+    """Test whether an output changes with words that come after it."""
+    batch, length = subject.target.shape
+    if length < 3 or base.output.shape[:2] != (batch, length):
+        yield f"later words: outputs {list(base.output.shape)} aren't one for each of {length} positions"
+        return
+    cut = length // 2
+    where = (torch.arange(length) >= cut).expand(batch, length)
+    after = subject.run({subject.target.number: noise(where)}).output
+    forward = moved(base.output, after)[:, :cut]
+    if float(forward.max()) <= TOLERANCE:
+        return
+    intended, why = causal_intended(subject, attentions)
+    numbers = {"moved": float(forward.max()), "positions_moved": float((forward > TOLERANCE).float().mean())}
+    text = (
+        f"changing the words from position {cut} on moves outputs before it by up to {numbers['moved']:.2g} of their "
+    )
+    text += f"spread (at {numbers['positions_moved']:.0%} of the positions)"
+    if intended is None:
+        yield Finding(
+            "mask-leak", "note", f"{text}: right for an encoder, a leak if it predicts the next word", numbers
+        )
+    elif intended:
+        yield Finding("mask-leak", "error", f"{text}; {why}{_who_looks_ahead(attentions)}", numbers)
+
+
+def _who_looks_ahead(attentions: list[Attention]) -> str:
+    names = [a.module for a in attentions if _square(a) and bool((a.used.triu(1) > 1e-9).any())]
+    if not names:
+        return "; no attention weight looks ahead, so look at norms, sums or reshapes over positions"
+    return f"; weights look ahead in {names[0] or 'the model'}" + (
+        f" and {len(names) - 1} more" if len(names) > 1 else ""
+    )
+
+
+def _square(attention: Attention) -> bool:
+    return not attention.crosses and attention.scores.size(-1) == attention.scores.size(-2) > 2
+
+
+def causal_intended(subject: Subject, attentions: list[Attention]) -> tuple[bool | None, str]:
+    """Return whether the outputs must not depend on later words, None where nothing says so, and how one knows."""
+    said = subject.config.get("causal")
+    if said is not None:
+        return bool(said), "the config says causal"
+    if len(subject.sequences) > 1:
+        return True, "a decoder must not see them"
+    if shifted_labels(subject):
+        return True, "the labels are the next words"
+    if any(_square(a) and _looks_one_way(a) for a in attentions):
+        return True, "some of its masks look one way"
+    if any(_is_triangle(buffer) for buffer in subject.model.buffers()):
+        return True, "it holds a triangular mask"
+    if re.search(r"gpt|causal|decoder|languagemodel|llama|lmhead|(?<![a-z])lm(?![a-z])", _name(subject)):
+        return True, "its name says that it predicts the next word (if it doesn't, give config={'causal': False})"
+    return None, ""
+
+
+def _name(subject: Subject) -> str:
+    name = type(subject.model).__name__
+    return re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower() + " " + name.lower()
+
+
+def shifted_labels(subject: Subject) -> bool:
+    """Return whether the labels are the input, one word ahead."""
+    labels, tokens = subject.given.labels, subject.target.tokens
+    if labels is None or tokens is None or labels.dim() != 2:
+        return False
+    labels = labels.T if subject.target.batch_axis else labels
+    if labels.shape != tokens.shape or tokens.size(1) < 3:
+        return False
+    real = labels[:, :-1] >= 0
+    return bool(real.any()) and float((labels[:, :-1] == tokens[:, 1:])[real].float().mean()) > 0.9
+
+
+def _looks_one_way(attention: Attention) -> bool:
+    visible = attention.visible & (attention.used > 1e-12)
+    same = visible == visible.transpose(-2, -1)
+    rows = visible.any(-1)
+    real = (rows & visible.any(-2)).unsqueeze(-1) & (rows & visible.any(-2)).unsqueeze(-2)
+    return bool(real.any()) and float((~same & real).float().sum() / real.float().sum()) > 0.25
+
+
+def _is_triangle(buffer: Tensor) -> bool:
+    if buffer.dim() < 2 or buffer.size(-1) != buffer.size(-2) or buffer.size(-1) < 4 or buffer.dtype.is_complex:
+        return False
+    square = buffer.reshape(-1, *buffer.shape[-2:])[0]
+    one = square == square[-1, 0]
+    lower = torch.ones_like(one).tril()
+    return bool(torch.equal(one, lower)) or bool(torch.equal(square != 0, lower.T.bool().triu(1)))
+
+
+def other_sentences(subject: Subject, base: Run) -> Found:
+    """Test whether a sentence's outputs change with the other sentences of its batch."""
+    batch = subject.target.shape[0]
+    if batch < 2:
+        yield "whether sentences of a batch mix: the batch has one sentence only"
+        return
+    mine = 0.0
+    for kept in (0, batch - 1):
+        changes = {}
+        for sequence in subject.sequences:
+            where = torch.ones(sequence.shape, dtype=torch.bool)
+            where[kept] = False
+            changes[sequence.number] = noise(where)
+        after = subject.run(changes).output
+        mine = max(mine, float(moved(base.output[kept], after[kept]).max()))
+    if mine > TOLERANCE:
+        text = f"changing all other sentences moves one's outputs by up to {mine:.2g} of their spread"
+        text += "; if the batch is [position batch], give config={'batch_first': False}"
+        yield Finding("batch-mixing", "error", text, {"moved": mine})
+
+
+def sequence_name(subject: Subject, sequence: Sequence) -> str:
+    """Return what to call a sequence."""
+    if len(subject.sequences) == 1:
+        return "input"
+    return "target" if sequence is subject.target else "source"
+
+
+def short(error: Exception) -> str:
+    """Return the kind of an error and the start of its text."""
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}"
+
+
+def chance(subject: Subject, base: Run) -> Found:
+    """Test whether the model computes the same twice in evaluation mode."""
+    outputs = []
+    for seed in (1, 2):
+        with torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(seed)
+            outputs.append(inputs.logits_of(subject.call()))
+    first, second = (subject._aligned(output, subject.given) for output in outputs)
+    apart = float(moved(first, second).max())
+    if apart > 1e-5 or base.trace.dropped:
+        where, p = base.trace.dropped[0] if base.trace.dropped else ("", 0.0)
+        text = f"two runs in evaluation mode differ by up to {apart:.2g} of the outputs' spread"
+        text += f"; dropout of {p} is on in {where or 'the model'}" if p else ""
+        yield Finding("dropout-in-evaluation", "error", text, {"moved": apart})

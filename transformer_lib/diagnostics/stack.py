@@ -1,0 +1,184 @@
+"""Checks of the stack: residual connections, norms, the embedding's scale, its tie to the output."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from transformer_lib.config import TransformerConfig
+from transformer_lib.diagnostics import structure
+from transformer_lib.diagnostics.attentions import Attention
+from transformer_lib.diagnostics.findings import Finding
+from transformer_lib.diagnostics.graph import Node, Trace, is_lookup
+from transformer_lib.diagnostics.products import scalar
+from transformer_lib.diagnostics.structure import LINEAR, Sublayer, strip
+from transformer_lib.diagnostics.subject import Run, Subject, is_sequence
+
+Found = Iterator[Finding | str]
+
+
+def residuals_and_norms(base: Run, attentions: list[Attention]) -> Found:
+    """Look for sub-layers without a residual connection, and for norms that are missing or in an unusual place."""
+    subs = structure.sublayers(base.trace, attentions)
+    if not subs:
+        yield "residual connections and norms: no attention was seen"
+        return
+    bare = [sub for sub in subs if sub.added is None]
+    if bare:
+        text = (
+            f"{len(bare)} of {len(subs)} sub-layers (first: the {bare[0].kind} in {bare[0].module or 'the model'}) are "
+        )
+        text += "not added to what they were computed from"
+        yield Finding("residual-missing", "warning", text, {"missing": len(bare), "of": len(subs)})
+    yield from _norms(base.trace, subs, attentions)
+
+
+def _norms(trace: Trace, subs: list[Sublayer], attentions: list[Attention]) -> Found:
+    style = [_style(sub) for sub in subs]
+    first = {id(sub) for sub in subs if strip(sub.enters)[0].stage < 2}
+    wrong = [sub for sub, what in zip(subs, style, strict=True) if what == "misplaced"]
+    if wrong:
+        text = (
+            f"{len(wrong)} of {len(subs)} sub-layers (first: the {wrong[0].kind} in {wrong[0].module or 'the model'}) "
+        )
+        text += (
+            "read what no norm has seen, while their output or the skip is normed (res-post-norm, as in Swin V2 and "
+        )
+        text += "OLMo 2, does so on purpose)"
+        yield Finding("norm-misplaced", "warning", text, {"sublayers": len(wrong)})
+        return
+    pre = style.count("pre") > len(style) / 2
+    missing = [s for s, what in zip(subs, style, strict=True) if what == "none" and (pre or id(s) not in first)]
+    if not missing and len(subs) <= 2 and not any(what in ("pre", "post") for what in style):
+        missing = [] if _last_normed(trace) else subs
+    if missing:
+        text = f"{len(missing)} of {len(subs)} sub-layers (first: the {missing[0].kind} in "
+        text += f"{missing[0].module or 'the model'}) read what no norm has seen"
+        yield Finding("norm-missing", "warning", text, {"missing": len(missing), "of": len(subs)})
+        return
+    ends = [a.key for a in attentions if a.crosses][:1]
+    if any(not strip(end)[1] and strip(end)[0].name == "add" for end in ends):
+        yield Finding(
+            "norm-missing", "warning", "the memory that the decoder reads has not been normed: the encoder's last norm"
+        )
+    elif not _last_normed(trace):
+        yield Finding(
+            "norm-missing", "warning", "the stack ends without a norm: what the output map reads has not been normed"
+        )
+
+
+def _style(sub: Sublayer) -> str:
+    normed = strip(sub.enters)[1]
+    if sub.added is None:
+        return "post" if normed else "none"
+    _, skip, branch = sub.added
+    if normed:
+        return "post" if strip(skip)[1] else "pre"
+    return "misplaced" if strip(branch)[1] or strip(skip)[1] else "none"
+
+
+def _last_normed(trace: Trace) -> bool:
+    """Return whether a norm stands between the last residual addition and what is computed from it."""
+    sums = structure.additions(trace)
+    if not sums:
+        return True
+    last = sums[-1][0]
+    todo, seen = [last], set()
+    while todo:
+        node = todo.pop()
+        if node.index in seen:
+            continue
+        seen.add(node.index)
+        if structure.norm_input(node) is not None or node.name in structure.NORMS | {
+            "mean",
+            "std",
+            "var",
+            "pow",
+            "norm",
+        }:
+            return True
+        todo += [user for user in node.users if user.name not in LINEAR]
+    return False
+
+
+def embeddings(subject: Subject, base: Run) -> Found:
+    """Compare the embedding's scale and its tie to the output with the configuration, if there is one."""
+    lookups = [n for n in base.trace.nodes if is_lookup(n) and n.stage == 1 and is_sequence(n)]
+    if not lookups:
+        yield "the embeddings' scale and tie: no lookup of tokens was seen"
+        return
+    ours = isinstance(getattr(subject.model, "config", None), TransformerConfig)
+    yield from _scaled(lookups, subject.config.get("scale_embeddings", True if ours else None))
+    output = next((n for n in reversed(base.trace.nodes) if n.name in LINEAR and n.stage == 2), None)
+    tied = None if output is None else _storage(lookups[-1]) & _storage(output)
+    wanted = _wanted_tie(subject, ours)
+    if wanted is None or tied is None:
+        yield "whether embedding and output should be tied: give config={'tied': True} or False"
+    elif bool(tied) != wanted:
+        text = "the output map and the embedding are " + ("one parameter" if tied else "two parameters")
+        yield Finding(
+            "embedding-tied", "warning", text + f", the configuration wants them {'tied' if wanted else 'apart'}"
+        )
+    elif wanted and len({tuple(sorted(_storage(lookup))) for lookup in lookups}) > 1 and ours:
+        yield Finding(
+            "embedding-tied", "warning", "source and target are embedded by two tables, the configuration has one"
+        )
+
+
+def _wanted_tie(subject: Subject, ours: bool) -> bool | None:
+    own: Any = getattr(subject.model, "config", None)
+    for name in ("tied", "tie_weights", "tie_word_embeddings", "weight_tying", "tie_embeddings"):
+        for holder in (subject.config, own):
+            value = holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
+            if isinstance(value, bool):
+                return value
+    return True if ours else None
+
+
+def _storage(node: Node) -> set[int]:
+    """Return where the parameters that a node reads are stored."""
+    found: set[int] = set()
+    for given in node.inputs:
+        while not given.active and given.inputs and given.tensor.is_floating_point():
+            given = given.inputs[0]
+        if given.name == "leaf" and given.tensor.is_floating_point() and given.tensor.dim() > 1:
+            found.add(given.tensor.untyped_storage().data_ptr())
+    return found
+
+
+def _scaled(lookups: list[Node], wanted: bool | None) -> Found:
+    for lookup in lookups:
+        factor, d_model = _factor(lookup), lookup.tensor.size(-1)
+        root = math.sqrt(d_model)
+        numbers = {"factor": factor, "sqrt_d_model": root}
+        text = f"token vectors are multiplied by {factor:.4g}; sqrt(d_model) is {root:.4g}"
+        near = abs(factor / root - 1) < 0.02
+        if wanted is not None and near != wanted:
+            yield Finding(
+                "embedding-scale", "warning", f"{text}, and the configuration wants {'it' if wanted else '1'}", numbers
+            )
+            return
+        if wanted is None and not near and d_model > 4 and _odd(factor, d_model):
+            yield Finding("embedding-scale", "warning", text, numbers)
+            return
+
+
+def _odd(factor: float, d_model: int) -> bool:
+    """Return whether a factor is what a slip makes of sqrt(d_model): d_model, 1 / sqrt(d_model), 1 / d_model."""
+    return any(abs(factor / slip - 1) < 0.02 for slip in (d_model, d_model**-0.5, 1 / d_model))
+
+
+def _factor(lookup: Node) -> float:
+    """Return what the token vectors are multiplied by before anything is added to them."""
+    factor, node = 1.0, lookup
+    for _ in range(8):
+        following = [
+            user for user in node.users if user.stage == 1 and user.name in ("mul", "div", "dropout", "transpose")
+        ]
+        following = [user for user in following if user.tensor.numel() == node.tensor.numel()]
+        if not following:
+            break
+        node = following[0]
+        if node.name in ("mul", "div"):
+            number = scalar(node)
+            factor *= 1.0 if number is None else (number if node.name == "mul" else 1 / number)
+    return factor

@@ -1,0 +1,206 @@
+"""The model under examination: how to run it, what its inputs are, and how to run it with one of them changed."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from transformer_lib.diagnostics import graph, inputs
+from transformer_lib.diagnostics.graph import Node, Trace
+
+Change = Callable[[Tensor], Tensor]  # of a sequence's vectors [batch position d_model]
+SEED = 20170612
+
+
+@dataclass
+class Sequence:
+    """A sequence that the model embeds: its ids [batch position], or None where it gets vectors, and its padding.
+
+    Args:
+        number: its place among the embeddings of the inputs, in the order in which the model makes them.
+        batch_axis: the axis of the batch in the model's own tensor.
+        padding: True at padding; None where nothing is known.
+    """
+
+    number: int
+    shape: tuple[int, int]
+    tokens: Int[Tensor, "batch position"] | None
+    batch_axis: int = 0
+    padding: Bool[Tensor, "batch position"] | None = None
+
+
+@dataclass
+class Run:
+    """One run of the model.
+
+    Args:
+        output: [batch position features], whatever the model returned them in.
+        raw: what the model returned.
+    """
+
+    output: Float[Tensor, "batch position features"]
+    raw: Any
+    trace: Trace
+
+
+@dataclass
+class Subject:
+    """A model in evaluation mode with its batch.
+
+    Args:
+        sequences: what it embeds, in order; the last one is the one that it answers for.
+        config: what the caller said about the model.
+    """
+
+    model: nn.Module
+    batch: Any
+    given: inputs.Inputs
+    adapter: inputs.Adapter | None
+    config: dict[str, Any]
+    sequences: list[Sequence] = field(default_factory=list)
+    with_labels: bool = False
+
+    @property
+    def target(self) -> Sequence:
+        """The sequence that the outputs belong to."""
+        return self.sequences[-1]
+
+    def run(self, changes: dict[int, Change] | None = None, given: inputs.Inputs | None = None) -> Run:
+        """Run the model, with the vectors of some sequences changed, or with other inputs.
+
+        Args:
+            changes: the number of a sequence to a function of its vectors, before positions are added.
+            given: other inputs than the batch's.
+        """
+        given = given or self.given
+        roots = list(given.tensors().values()) if self.adapter is None else list(tensors_in(self.batch))
+        if changes and self._takes_vectors():
+            given, roots = self._changed(changes)
+            changes = None
+        trace = Trace(roots, self._edit(changes) if changes else None)
+        with torch.random.fork_rng(devices=_devices(self.model)), torch.enable_grad():
+            torch.manual_seed(SEED)
+            with graph.tracing(self.model, trace):
+                raw = self.call(given)
+        output = inputs.logits_of(raw)
+        if output is None:
+            raise ValueError(f"the model must return a tensor of logits or vectors, got {type(raw).__name__}")
+        return Run(self._aligned(output, given), raw, trace)
+
+    def run_with(self, changes: dict[int, Change] | None, given: inputs.Inputs) -> Run:
+        """Run the model with other inputs than the batch's, and the vectors of some sequences changed."""
+        before, self.given = self.given, given
+        try:
+            return self.run(changes)
+        finally:
+            self.given = before
+
+    def call(self, given: inputs.Inputs | None = None) -> Any:
+        """Return what the model returns for its inputs."""
+        if self.adapter is not None:
+            return self.adapter(self.model, self.batch)
+        positional, named = (given or self.given).arguments(self.with_labels)
+        return self.model(*positional, **named)
+
+    def _takes_vectors(self) -> bool:
+        return all(sequence.tokens is None for sequence in self.sequences)
+
+    def _changed(self, changes: dict[int, Change]) -> tuple[inputs.Inputs, list[Tensor]]:
+        values = dict(self.given.values)
+        keys = [key for key, value in self.given.tensors().items() if value.is_floating_point() and value.dim() == 3]
+        for number, change in changes.items():
+            axis, value = self.sequences[number].batch_axis, values[keys[number]]
+            values[keys[number]] = change(value.transpose(0, axis)).transpose(0, axis)
+        given = inputs.Inputs(values, self.given.labels, self.given.labels_key)
+        return given, list(given.tensors().values())
+
+    def _edit(self, changes: dict[int, Change]) -> graph.Edit:
+        seen: list[Node] = []
+
+        def edit(node: Node, vectors: Tensor) -> Tensor:
+            if not is_sequence(node):
+                return vectors
+            number = len(seen)
+            seen.append(node)
+            if number not in changes or number >= len(self.sequences):
+                return vectors
+            axis = self.sequences[number].batch_axis
+            return changes[number](vectors.transpose(0, axis)).transpose(0, axis)
+
+        return edit
+
+    def _aligned(self, output: Tensor, given: inputs.Inputs) -> Tensor:
+        if not self.sequences:
+            return output
+        batch, length = self.target.shape
+        if output.dim() == 2 and output.size(0) == batch * length and batch * length != batch:
+            output = output.unflatten(0, (length, batch) if self.target.batch_axis else (batch, length))
+        if output.dim() == 2:
+            return output.unsqueeze(1)
+        if self.target.batch_axis and output.size(1) == batch:
+            output = output.transpose(0, 1)
+        return output.flatten(start_dim=2) if output.dim() > 3 else output
+
+
+def is_sequence(node: Node) -> bool:
+    """Return whether a lookup embeds a sequence of tokens: not positions counted up, not two or three segments."""
+    ids = next(n.tensor for n in node.inputs if n.active and not n.tensor.is_floating_point() and n.tensor.dim())
+    if ids.dim() != 2 or node.tensor.dim() != 3:
+        return False
+    counted = [bool((ids.diff(dim=axis) == 1).all()) for axis in (0, 1) if ids.size(axis) > 1]
+    table = max((n.tensor for n in node.inputs if n.tensor.is_floating_point()), key=lambda t: t.dim())
+    return not any(counted) and len(table) > 4
+
+
+def tensors_in(batch: Any) -> Iterator[Tensor]:
+    """Yield the tensors that a batch holds, whatever kind it is."""
+    yield from graph.tensors(vars(batch) if hasattr(batch, "__dict__") and not isinstance(batch, Tensor) else batch)
+
+
+def _devices(model: nn.Module) -> list[torch.device]:
+    return list({p.device for p in model.parameters() if p.device.type == "cuda"})
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[nn.Module]:
+    """Lend the model in evaluation mode; give back its modes, buffers and gradients and the random state."""
+    before = [(module, _state(module)) for module in model.modules()]
+    fast = torch.backends.mha.get_fastpath_enabled()
+    gradients = [(p, p.grad) for p in model.parameters()]
+    buffers = [(b, b.detach().clone()) for b in model.buffers()]
+    for parameter, _ in gradients:
+        parameter.grad = None
+    try:
+        with torch.random.fork_rng(devices=_devices(model)):
+            model.eval()
+            torch.backends.mha.set_fastpath_enabled(False)
+            yield model
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        for module, state in before:
+            _restore(module, state)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+        for buffer, value in buffers:
+            with torch.no_grad():
+                buffer.copy_(value)
+
+
+def _state(module: nn.Module) -> dict[str, Any]:
+    """Return a module's attributes; dictionaries (of parameters, hooks, ...) as copies."""
+    return {name: dict(value) if type(value) is dict else value for name, value in vars(module).items()}
+
+
+def _restore(module: nn.Module, state: dict[str, Any]) -> None:
+    for name in [name for name in vars(module) if name not in state]:
+        del vars(module)[name]
+    for name, value in state.items():
+        if type(value) is dict and isinstance(own := vars(module).get(name), dict):
+            own.clear()
+            own.update(value)
+        else:
+            vars(module)[name] = value

@@ -1,0 +1,88 @@
+"""Whether the model can learn: gradients reach its parameters, and one batch can be learnt by heart."""
+
+import copy
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_lib.diagnostics import inputs
+from transformer_lib.diagnostics.findings import Finding
+from transformer_lib.diagnostics.learning import Loss, labels_of, next_words, real_labels, whole_loss
+from transformer_lib.diagnostics.subject import Run, Subject
+
+Found = Iterator[Finding | str]
+
+
+def gradients(subject: Subject, base: Run) -> Found:
+    """Look for parameters that the outputs give no gradient, and for gradients that are not finite."""
+    parameters = [(name, p) for name, p in subject.model.named_parameters()]
+    learnable = [(name, p) for name, p in parameters if p.requires_grad]
+    if not learnable or not base.output.requires_grad:
+        severity = "note" if not learnable else "error"
+        yield Finding(
+            "no-gradient", severity, "no parameter asks for a gradient" if not learnable else "the output has none"
+        )
+        return
+    fixed = torch.randn(base.output.shape, generator=torch.Generator().manual_seed(3)).to(base.output)
+    real = base.output[base.output.isfinite()]
+    if real.numel() < base.output.numel():
+        return
+    slopes = torch.autograd.grad((base.output * fixed).sum(), [p for _, p in learnable], allow_unused=True)
+    if any(slope is not None and not slope.isfinite().all() for slope in slopes):
+        yield Finding("not-finite", "error", "the outputs are finite, but gradients are not")
+        return
+    dead = [(n, p) for (n, p), s in zip(learnable, slopes, strict=True) if s is None or not s.any()]
+    size = sum(p.numel() for _, p in dead) / sum(p.numel() for _, p in learnable)
+    if dead:
+        text = f"{len(dead)} of {len(learnable)} parameters ({size:.0%} of all numbers) get no gradient, first "
+        text += dead[0][0]
+        yield Finding("no-gradient", "error" if size > 0.15 else "note", text, {"share": size})
+
+
+def overfit(subject: Subject, base: Run, loss: Loss | None, steps: int) -> Found:
+    """Train a copy on the one batch, without dropout, and see whether its loss gets small."""
+    if not steps:
+        yield "whether one batch can be learnt by heart: give overfit=100 (steps; it takes a while)"
+        return
+    if subject.adapter is not None and loss is None:
+        yield "whether one batch can be learnt by heart: give loss"
+        return
+    model = copy.deepcopy(subject.model).eval()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        yield "whether one batch can be learnt by heart: no parameter may be trained"
+        return
+    subject = copy.copy(subject)
+    subject.model = model
+    step = torch.optim.Adam(parameters, lr=3e-3)
+    track = []
+    for _ in range(steps):
+        value = (
+            _plain_loss(subject, base)
+            if loss is None and subject.given.labels_key is None
+            else whole_loss(subject, loss)
+        )
+        if value is None or not value.requires_grad:
+            yield "whether one batch can be learnt by heart: no loss that depends on the parameters"
+            return
+        track.append(float(value))
+        step.zero_grad()
+        value.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        step.step()
+    if not min(track[-5:]) < 0.5 * track[0]:
+        text = f"after {steps} steps of Adam on this one batch the loss fell from {track[0]:.3f} to only "
+        text += f"{min(track[-5:]):.3f}"
+        yield Finding("cannot-overfit", "warning", text, {"first": track[0], "last": min(track[-5:])})
+
+
+def _plain_loss(subject: Subject, base: Run) -> Tensor | None:
+    labels = labels_of(subject, base)
+    labels = next_words(subject, base) if labels is None else labels
+    if labels is None:
+        return None
+    output = subject._aligned(inputs.logits_of(subject.call()), subject.given)
+    real = real_labels(subject, labels)
+    return F.cross_entropy(output[real], labels[real])
