@@ -20,7 +20,7 @@ AMPLITUDES = {  # of the embeddings (standard deviation) and of the positions (a
 }
 
 
-def sinusoids_with_base(length: int, d_model: int, base: float) -> Float[Tensor, "position d_model"]:
+def sinusoids_with_base(length: int, d_model: int, base: int | float) -> Float[Tensor, "position d_model"]:
     """Return what `positional.sinusoidal_positions` does, with another number in the place of 10000."""
     checks.positive(length=length, d_model=d_model)
     checks.above_zero(base=base)
@@ -28,7 +28,7 @@ def sinusoids_with_base(length: int, d_model: int, base: float) -> Float[Tensor,
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(start_dim=1)
 
 
-def with_base(base: float, *, seed: int, steps: int = 300) -> extrapolation.Result:
+def with_base(base: int | float, *, seed: int, steps: int = 300) -> extrapolation.Result:
     """Run "three back" of the race with one layer, and with sinusoids of another base."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

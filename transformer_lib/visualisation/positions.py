@@ -20,7 +20,8 @@ _LOOKS = {  # scheme: (colour, line, mark); dashed where positions are added to 
     "alibi": (COLOURS["mean"], "-", "P"),
     "none": (COLOURS["theory"], ":", "x"),
 }
-Bars = tuple[Sequence[float], Sequence[float], Sequence[float]]  # means, lowest, highest
+Numbers = Sequence[int | float]
+Bars = tuple[Numbers, Numbers, Numbers]  # means, lowest, highest
 
 
 def position_map(table: Float[Tensor, "position d_model"]) -> Figure:
@@ -57,7 +58,9 @@ def bias_maps(panels: Mapping[str, Float[Tensor, "query key"]]) -> Figure:
     return figure
 
 
-def accuracy_panels(x: Sequence[float], panels: Mapping[str, Mapping[str, Bars]], limit: float, guess: float) -> Figure:
+def accuracy_panels(
+    x: Numbers, panels: Mapping[str, Mapping[str, Bars]], limit: int | float, guess: int | float
+) -> Figure:
     """Draw accuracy against position with a bar from the lowest to the highest run, one panel beside the other.
 
     Args:
@@ -86,7 +89,7 @@ def accuracy_panels(x: Sequence[float], panels: Mapping[str, Mapping[str, Bars]]
     return figure
 
 
-def _bars(axes: Axes, x: Sequence[float], label: str, bars: Bars) -> None:
+def _bars(axes: Axes, x: Numbers, label: str, bars: Bars) -> None:
     scheme, _, more = label.partition(",")
     if scheme not in _LOOKS:
         raise ValueError(f"a label must begin with one of {', '.join(_LOOKS)}, got {label!r}")
