@@ -134,7 +134,7 @@ def test_a_run_is_the_same_again_and_leaves_the_callers_chance_alone():
 
 def test_sinusoids_of_base_10000_are_the_librarys():
     torch.testing.assert_close(
-        encodings.sinusoids_with_base(100, 64, 10_000), positional.sinusoidal_positions(100, 64), rtol=0, atol=1e-5
+        encodings.sinusoids_with_base(100, 64, 10_000.0), positional.sinusoidal_positions(100, 64), rtol=0, atol=1e-5
     )
 
 

@@ -11,7 +11,7 @@ from transformer_lib.experiments import extrapolation
 from transformer_lib.experiments.extrapolation import D_MODEL, TESTED, TRAINED, Racer
 
 SHORT = 12  # symbols in a sequence to be sorted
-BASES = (10, 100, 10_000, 500_000)
+BASES = (10.0, 100.0, 10_000.0, 500_000.0)
 AMPLITUDES = {  # of the embeddings (standard deviation) and of the positions (a vector's length, 4 or a sixteenth)
     "paper's sizes": (1.0, 4.0),
     "small embeddings": (0.02, 4.0),
@@ -20,7 +20,7 @@ AMPLITUDES = {  # of the embeddings (standard deviation) and of the positions (a
 }
 
 
-def sinusoids_with_base(length: int, d_model: int, base: int | float) -> Float[Tensor, "position d_model"]:
+def sinusoids_with_base(length: int, d_model: int, base: float) -> Float[Tensor, "position d_model"]:
     """Return what `positional.sinusoidal_positions` does, with another number in the place of 10000."""
     checks.positive(length=length, d_model=d_model)
     checks.above_zero(base=base)
@@ -28,7 +28,7 @@ def sinusoids_with_base(length: int, d_model: int, base: int | float) -> Float[T
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(start_dim=1)
 
 
-def with_base(base: int | float, *, seed: int, steps: int = 300) -> extrapolation.Result:
+def with_base(base: float, *, seed: int, steps: int = 300) -> extrapolation.Result:
     """Run "three back" of the race with one layer, and with sinusoids of another base."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -81,7 +81,9 @@ def record(seed: int) -> dict[str, Any]:
         for task, schemes in asked.items()
     }
     return {
-        "bases": {str(base): [round(result.between(*span), 3) for span in spans] for base, result in bases.items()},
+        "bases": {
+            str(int(base)): [round(result.between(*span), 3) for span in spans] for base, result in bases.items()
+        },
         "amplitudes": {name: round(loss, 3) for name, loss in amplitudes.items()},
         "tasks": tasks,
     }
