@@ -245,6 +245,11 @@ def test_an_answer_for_float32_only_is_refused():
     assert feedback.status == "wrong" and "in float64 it raises RuntimeError" in " ".join(feedback.text.split())
 
 
+def test_a_right_answer_that_rounds_is_told_so():
+    feedback = exercises.check("2.1", lambda *arguments: right(*arguments).float())
+    assert feedback.status == "right" and "Note: given float64, it returns float32" in feedback.text
+
+
 def test_an_answer_for_contiguous_memory_only_is_refused():
     def viewed(query, key, mask=None):
         return right(query.view(-1).view(query.shape), key, mask)
@@ -393,6 +398,33 @@ def test_as_a_context_manager_it_ends_with_the_block():
     with pytest.raises(KeyError), exercises.use(attention_weights=right):
         raise KeyError
     assert attention.attention_weights is own
+
+
+def test_blocks_that_end_out_of_order_leave_the_library_as_it_was():
+    own = attention.attention_weights
+    first, second = (exercises.use(attention_weights=answer) for answer in (right, lambda *a: right(*a)))
+    later = attention.attention_weights
+    with second:
+        first.__exit__(None, None, None)
+        assert attention.attention_weights is later
+    assert attention.attention_weights is own and exercises.in_use() == ()
+
+
+def test_the_librarys_own_piece_as_an_answer_ends_with_its_block_too():
+    own = attention.attention_weights
+    with exercises.use(attention_weights=right):
+        with exercises.use(attention_weights=own):
+            assert attention.attention_weights is own
+        assert attention.attention_weights is right
+    assert attention.attention_weights is own and exercises.in_use() == ()
+
+
+def test_a_reset_inside_a_block_is_not_undone_by_its_end():
+    own = attention.attention_weights
+    with exercises.use(attention_weights=lambda *a: right(*a)), exercises.use(attention_weights=right):
+        exercises.reset()
+        assert attention.attention_weights is own
+    assert attention.attention_weights is own and exercises.in_use() == ()
 
 
 @pytest.mark.parametrize("answer", [stub, None, lambda q, k, m=None: (q @ k.mT).softmax(-1)])

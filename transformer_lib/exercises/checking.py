@@ -75,7 +75,7 @@ def _judged(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, 
     )
     if complaint:
         return feedback.unstable(exercise, complaint)
-    return feedback.right(exercise, properties.unfit(exercise, answer))
+    return feedback.right(exercise, properties.unfit(exercise, answer), variations.narrows(exercise, answer, names))
 
 
 def _not_callable(exercise: Exercise, answer: Any) -> Feedback:

@@ -35,11 +35,12 @@ class Feedback:
         return self.text
 
 
-def right(exercise: Exercise, unfit: str | None = None) -> Feedback:
-    """Return what is said of a right answer, and why the library can't use it, if so."""
+def right(exercise: Exercise, unfit: str | None = None, note: str | None = None) -> Feedback:
+    """Return what is said of a right answer, why the library can't use it, if so, and what else is worth knowing."""
     count = len(exercise.cases)
     lines = [f"{exercise.id} right: {exercise.entry} gives the right answer on all {count} inputs."]
     lines += [f"But {unfit} exercises.use(...) will refuse it."] if unfit else []
+    lines += [f"Note: {note}"] if note else []
     return Feedback(exercise.id, "right", "\n".join(lines))
 
 
@@ -84,6 +85,8 @@ def wrong(
         constant = relations.constant([outcome.value for outcome in outcomes])
         lines += [constant] if constant else _difference(got, wanted, case, exercise.tolerance)
         lines += _pattern(exercise, verdicts)
+    else:
+        lines += _shapes(got, wanted)
     if status != "misconception" or exercise.kind == "error":
         lines += [textwrap.fill(hint, WIDTH) for hint in raised.hints(exercise, outcomes, number)]
     example = f'exercises.example("{exercise.id}", "{case.name}")'
@@ -122,9 +125,7 @@ def _difference(got: Outcome, wanted: Outcome, case: Case, tolerance: float) -> 
         return [] if isinstance(value, type(target)) else [_type_wanted(value, type(target).__name__)]
     if not isinstance(value, Tensor):
         return [_type_wanted(value, "tensor")]
-    lines = []
-    if value.shape != target.shape:
-        lines.append(f"The shape should be {list(target.shape)}, yours is {list(value.shape)}.")
+    lines = _shapes(got, wanted)
     if values.kind(value) != values.kind(target):
         lines.append(f"The numbers should be {values.kind(target)} ({target.dtype}), yours are {value.dtype}.")
     else:
@@ -132,9 +133,17 @@ def _difference(got: Outcome, wanted: Outcome, case: Case, tolerance: float) -> 
     return lines
 
 
+def _shapes(got: Outcome, wanted: Outcome) -> list[str]:
+    value, target, _ = comparison.differing(got.value, wanted.value)
+    if not isinstance(value, Tensor) or not isinstance(target, Tensor) or value.shape == target.shape:
+        return []
+    return [f"The shape should be {list(target.shape)}, yours is {list(value.shape)}."]
+
+
 def _type_wanted(value: Any, wanted: str) -> str:
     extra = " (torch.from_numpy makes one, but gradients stop there)" if type(value).__name__ == "ndarray" else ""
-    return f"A {wanted} was wanted{extra}, yours is a {type(value).__name__}."
+    article = "An" if wanted[0] in "aeiou" else "A"
+    return f"{article} {wanted} was wanted{extra}, yours is a {type(value).__name__}."
 
 
 def _pattern(exercise: Exercise, verdicts: list[bool]) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any
 from transformer_lib.exercises import checking, properties, store
 from transformer_lib.exercises.feedback import Feedback
 
-_library: dict[str, Any] = {}  # what each replaced piece was before
+_library: dict[str, Any] = {}  # what each replaced piece was at first
+_answers: dict[str, list[tuple["Swap", Any]]] = {}  # name -> who put what in its place, the last one in force
 
 
 class Swap:
@@ -22,8 +23,8 @@ class Swap:
         refused: name -> the feedback on an answer that isn't right, so that the library's piece stays.
     """
 
-    def __init__(self, used: tuple[str, ...], refused: dict[str, Feedback], before: dict[str, Any]) -> None:
-        self.used, self.refused, self._before = used, refused, before
+    def __init__(self, used: tuple[str, ...], refused: dict[str, Feedback]) -> None:
+        self.used, self.refused = used, refused
 
     def __repr__(self) -> str:
         lines = [f"The library now runs on your own {', '.join(self.used)}."] if self.used else []
@@ -41,7 +42,7 @@ class Swap:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for name in self.used:
-            _put(name, self._before[name])
+            _take_back(name, self)
 
 
 def use(**answers: Any) -> Swap:
@@ -56,15 +57,16 @@ def use(**answers: Any) -> Swap:
     known = store.pieces()
     if unknown := [name for name in answers if name not in known]:
         raise ValueError(f"the pieces that can be replaced are {', '.join(known)}, got {', '.join(unknown)}")
-    used, refused, before = [], {}, {}
+    swap = Swap((), {})
     for name, answer in answers.items():
-        before[name] = getattr(*_place(name))
         feedback = _try(name, answer)
         if feedback:
-            used.append(name)
+            swap.used += (name,)
+            _answers.setdefault(name, []).append((swap, answer))
+            _put(name, answer)
         else:
-            refused[name] = feedback
-    return Swap(tuple(used), refused, before)
+            swap.refused[name] = feedback
+    return swap
 
 
 def in_use() -> tuple[str, ...]:
@@ -76,19 +78,30 @@ def reset() -> Swap:
     """Put all of the library's own pieces back."""
     for name, piece in list(_library.items()):
         _put(name, piece)
-    return Swap((), {}, {})
+    _answers.clear()
+    return Swap((), {})
 
 
 def _try(name: str, answer: Any) -> Feedback:
-    """Put an answer in its place, if it is right and fit for it."""
+    """Return the feedback on an answer: whether it is right, and fit for its place."""
+    _place(name)
     number = store.pieces()[name]
     feedback = checking.check(number, answer)
     if not feedback:
         return feedback
     if why := properties.unfit(store.load(number), answer):
         return Feedback(number, "wrong", f"{number}: the values are right, but {why}")
-    _put(name, answer)
     return feedback
+
+
+def _take_back(name: str, swap: Swap) -> None:
+    """Remove what a swap has put in a place, and let what was put there last, if anything is left, be in force."""
+    if not any(owner is swap for owner, _ in _answers.get(name, [])):
+        return  # `reset` was quicker
+    left = [(owner, answer) for owner, answer in _answers[name] if owner is not swap]
+    _answers[name] = left
+    if left or name in _library:
+        _put(name, left[-1][1] if left else _library[name])
 
 
 def _place(name: str) -> tuple[ModuleType, str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from transformer_lib.exercises import protocols
@@ -42,6 +43,18 @@ def broken(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, s
                 return f"{told} it raises {got.errors[0]}: {got.message.rstrip('.')}. {why}"
             if not protocols.agrees(got, right, exercise.tolerance):
                 return f"{told} something else comes out. {why}"
+    return None
+
+
+def narrows(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, str] | None = None) -> str | None:
+    """Return a note where numbers given in float64 come back in float32, with half of their digits; None otherwise."""
+    for case, right in zip(exercise.cases, exercise.right, strict=True):
+        if right.errors or (other := varied(case, doubled)) is None:
+            continue
+        got, _ = protocols.run(exercise.kind, answer, other, names)
+        parts = got.value if isinstance(got.value, list | tuple) else [got.value]
+        if any(isinstance(part, Tensor) and part.dtype == torch.float32 for part in parts):
+            return "given float64, it returns float32: torch.zeros and torch.tensor need dtype=, and .float() rounds."
     return None
 
 
