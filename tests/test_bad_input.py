@@ -295,6 +295,15 @@ for name, call in {"layers.FeedForward.forward": FORWARD, "layers.Residual.forwa
     bad(name, "other dtype than the weights", TypeError, lambda f=call: f(x(2, 3, 8).double()), "float32", "float64")
     bad(name, "a list", TypeError, lambda f=call: f([1.0]), "tensor", "list")
 
+for value in (None, 3, "f"):
+    bad("layers.Residual.forward", f"sublayer={value!r}", TypeError, lambda v=value: layers.Residual(8)(x(2, 3, 8), v), "sublayer", "function", f"got {value!r}")
+for name, call in {"layers.FeedForward": lambda v: layers.FeedForward(8, 12, v), "config.TransformerConfig": lambda v: replace(CONFIG, activation=v), "encoder_decoder.EncoderLayer": lambda v: encoder_layer(activation=v), "encoder_decoder.DecoderLayer": lambda v: decoder_layer(activation=v)}.items():
+    for value in ("GELU", None, 3):
+        bad(name, f"activation={value!r}", ValueError, lambda f=call, v=value: f(v), "activation", "'relu', 'gelu'", f"got {value!r}")
+bad("layers.FeedForward", "too large for the memory", ValueError, lambda: layers.FeedForward(10**6, 10**6), "d_model times d_ff", "at most 4294967296", "1000000 times 1000000")
+for value in (torch.ones(3).numpy(), torch.ones(3)):
+    bad("layers.Residual", f"norm is of {type(value).__name__}", ValueError, lambda v=value: layers.Residual(8, norm=v), "norm", "'pre', 'post'", "1.")
+
 ENCODER, DECODER = (encoder_decoder.Encoder([encoder_layer()]), encoder_decoder.Decoder([decoder_layer(), decoder_layer()]))
 for kind in ("EncoderLayer", "DecoderLayer"):
     make = {"EncoderLayer": encoder_layer, "DecoderLayer": decoder_layer}[kind]
@@ -307,7 +316,8 @@ bad("encoder_decoder.EncoderLayer", "scheme for other heads", ValueError, lambda
 for kind in (encoder_decoder.Encoder, encoder_decoder.Decoder):
     name = f"encoder_decoder.{kind.__name__}"
     bad(name, "no layers", ValueError, lambda k=kind: k([]), "at least one layer", "none")
-    bad(name, "a number of layers", TypeError, lambda k=kind: k(3), "iterable", "int")
+    bad(name, "a number of layers", TypeError, lambda k=kind: k(3), "layers", "sequence of Module", "int")
+    bad(name, "a number as layer", TypeError, lambda k=kind: k([1]), "layers", "Module", "got 1 of type int")
     bad(name, "layers of another kind", TypeError, lambda k=kind: k([nn.Linear(2, 2)]), "encoder or decoder layers", "Linear")
 bad("encoder_decoder.last_norm", "no layers", ValueError, lambda: encoder_decoder.last_norm(nn.ModuleList()), "at least one layer", "none")
 bad("encoder_decoder.last_norm", "other layers", TypeError, lambda: encoder_decoder.last_norm(nn.ModuleList([nn.ReLU()])), "encoder or decoder layers", "ReLU")
@@ -328,6 +338,14 @@ for name, call in {"DecoderLayer": decoder_layer(), "Decoder": DECODER}.items():
     bad(name, "target mask in the cross-attention", ValueError, lambda f=call: f(x(2, 3, 8), x(2, 4, 8), None, yes(3, 3)), "[2, 2, 3, 4]", "[3, 3]")
     bad(name, "mask of numbers", TypeError, lambda f=call: f(x(2, 3, 8), x(2, 4, 8), x(3, 3)), "boolean", "float32")
 bad("encoder_decoder.Decoder.forward", "caches of another model", ValueError, lambda: DECODER(x(2, 1, 8), x(2, 4, 8), caches=encoder_decoder.Decoder([decoder_layer()]).new_caches()), "2 layers", "1")
+ODD: list[tuple[object, type[Exception], tuple[str, ...]]] = [(3, TypeError, ("sequence", "int")), ("caches", TypeError, ("sequence", "str")), ({}, TypeError, ("sequence", "dict")), ([3, 4], TypeError, ("tuple", "int")), ([(1, 2), (3, 4)], TypeError, ("pair", "KeyValueCache", "(1, 2)"))]
+ODD += [([multi_head.KeyValueCache()] * 2, TypeError, ("tuple", "KeyValueCache")), ([], ValueError, ("2 layers", "0"))]
+TWO = model.Transformer(replace(CONFIG, layers=2))
+for caches, error, words in ODD:
+    for name, call in {"encoder_decoder.Decoder.forward": lambda c: DECODER(x(2, 1, 8), x(2, 4, 8), caches=c), "encoder_decoder.Decoder.past": DECODER.past, "model.Transformer.decode": lambda c: TWO.decode(ids(2, 1), x(2, 4, 8), ids(2, 4), c)}.items():
+        bad(name, f"caches={type(caches).__name__} {str(caches)[:9]}", error, lambda f=call, c=caches: f(c), "caches", *words)
+for caches in ([], 3, None, "ab", {1: 2, 3: 4}, (1, 2), (multi_head.KeyValueCache(),)):
+    bad("encoder_decoder.DecoderLayer.forward", f"caches={str(caches)[:9]}", TypeError, lambda c=caches: decoder_layer()(x(2, 1, 8), x(2, 4, 8), caches=c), "caches", "pair of", "KeyValueCache", f"of type {type(caches).__name__}")
 bad("encoder_decoder.Decoder.forward", "no caches", ValueError, lambda: DECODER(x(2, 1, 8), x(2, 4, 8), caches=[]), "2 layers", "0")
 
 # floor 3
@@ -336,6 +354,13 @@ bad("config.TransformerConfig", "heads don't divide", ValueError, lambda: replac
 bad("config.TransformerConfig", "odd width", ValueError, lambda: replace(CONFIG, d_model=7, heads=1), "d_model", "even", "7")
 bad("config.TransformerConfig", "odd width of a head", ValueError, lambda: replace(CONFIG, d_model=6, positions="rotary"), "d_model / heads", "even", "3")
 bad("config.TransformerConfig", "unknown positions", ValueError, lambda: replace(CONFIG, positions="sine"), "'sinusoidal'", "'sine'")
+bad("config.TransformerConfig", "too large for the memory", ValueError, lambda: replace(CONFIG, vocabulary=10**9), "vocabulary times d_model", "at most 4294967296", "1000000000 times 8")
+bad("config.TransformerConfig", "a number for a bias", TypeError, lambda: replace(CONFIG, attention_bias=1), "attention_bias", "bool", "int")
+for value, error in ((0.0, ValueError), (-1e-5, ValueError), (math.inf, ValueError), (10**400, ValueError), ("1e-5", TypeError), (True, TypeError), (None, TypeError)):
+    for name, field, call in (("config.TransformerConfig", "norm_eps", lambda v: replace(CONFIG, norm_eps=v)), ("model.set_norm_eps", "eps", lambda v: model.set_norm_eps(nn.LayerNorm(2), v))):
+        bad(name, f"{field}={str(value)[:5]!r}", error, lambda f=call, v=value: f(v), field, "above 0", "got")
+bad("model.set_norm_eps", "a list of modules", TypeError, lambda: model.set_norm_eps([nn.LayerNorm(2)], 1e-5), "Module", "list")
+bad("model.layer_stack", "a number of layers", TypeError, lambda: model.layer_stack(3, CONFIG), "layer", "function", "got 3")
 bad("config.TransformerConfig", "padding outside the vocabulary", ValueError, lambda: replace(CONFIG, padding=9), "padding", "0 to 8", "9")
 for kind in (model.Transformer, model.Embedding):
     bad(f"model.{kind.__name__}", "a dictionary", TypeError, lambda k=kind: k({"vocabulary": 9}), "TransformerConfig", "dict")
@@ -381,8 +406,9 @@ def step(**changes: object) -> float:
     return next(training.train(**(run | {"rate": lambda _: 0.1} | changes)))
 
 
-for value, error in ((0, ValueError), (-1.0, ValueError), (math.nan, ValueError), ("1", TypeError), (True, TypeError)):
+for value, error in ((0, ValueError), (-1.0, ValueError), (math.nan, ValueError), (math.inf, ValueError), ("1", TypeError), (True, TypeError)):
     bad("training.noam_rate", f"factor={value!r}", error, lambda v=value: training.noam_rate(1, 8, 5, v), "factor", "above 0", f"got {value!r}")
+bad("training.noam_rate", "factor=10**400", ValueError, lambda: training.noam_rate(1, 8, 5, 10**400), "factor", "finite number above 0", "1329 bits")
 bad("training.linear_tail", "after the end", ValueError, lambda: training.linear_tail(6, 5, 2), "steps = 5", "step = 6")
 bad("training.linear_tail", "tail longer than the run", ValueError, lambda: training.linear_tail(1, 5, 9), "steps = 5", "tail = 9")
 bad("training.smoothed_loss", "all padding", ValueError, lambda: training.smoothed_loss(x(2, 3, 9), 0 * ids(2, 3)), "at least one label", "padding (0)", "6")
@@ -396,6 +422,7 @@ bad("training.smoothed_loss", "logits of integers", TypeError, lambda: training.
 bad("training.smoothed_loss", "logits flat", ValueError, lambda: training.smoothed_loss(x(6, 9), ids(2, 3)), "logits", "3 dimensions", "[6, 9]")
 bad("training.smoothed_loss", "empty batch", ValueError, lambda: training.smoothed_loss(x(0, 3, 9), ids(0, 3)), "labels", "not be empty", "[0, 3]")
 for name, loss in (("training", training.translation_loss), ("fast", fast.translation_loss)):
+    bad(f"{name}.translation_loss", "no model", TypeError, lambda f=loss: f(None, batch()), "model", "Module", "NoneType")
     bad(f"{name}.translation_loss", "a pair", TypeError, lambda f=loss: f(translator(), (ids(2, 3), ids(2, 3))), "batch", "Batch", "tuple")
     bad(f"{name}.translation_loss", "ids outside", ValueError, lambda f=loss: f(translator(), Batch(9 * ids(1, 2), ids(1, 2))), "source", "0 to 8", "9")
     bad(f"{name}.translation_loss", "all padding", ValueError, lambda f=loss: f(translator(), Batch(ids(1, 2), 0 * ids(1, 2))), "at least one label", "padding (0)")
@@ -404,6 +431,13 @@ for value, error in ((0, ValueError), (-1, ValueError), (True, TypeError), ("1",
 bad("training.train", "loss not finite", ValueError, lambda: step(loss_of=lambda *_: torch.tensor(math.nan)), "finite", "nan", "step 1")
 bad("training.train", "loss is a number", TypeError, lambda: step(loss_of=lambda *_: 0.5), "loss", "tensor", "float")
 bad("training.train", "a loss for each token", ValueError, lambda: step(loss_of=lambda *_: torch.ones(3)), "loss", "one number", "[3]")
+for name in ("loss_of", "rate"):
+    for value in (None, 0.1, "f"):
+        bad("training.train", f"{name}={value!r}", TypeError, lambda n=name, v=value: step(**{n: v}), name, "function", f"got {value!r}")
+for name, call in {"training.train": lambda b: step(batches=b), "training.evaluate": lambda b: training.evaluate(translator(), b)}.items():
+    for value in (None, 3, "abc"):
+        bad(name, f"batches={value!r}", TypeError, lambda f=call, v=value: f(v), "batches", "iterable", f"got {value!r}")
+bad("training.evaluate", "no model", TypeError, lambda: training.evaluate(None, [batch()]), "model", "Module", "NoneType")
 bad("training.train", "a model that is none", TypeError, lambda: step(model="model"), "model", "Module", "str")
 bad("training.train", "an optimiser that is none", TypeError, lambda: step(optimizer=0.1), "optimizer", "Optimizer", "float")
 bad("training.evaluate", "no batch", ValueError, lambda: training.evaluate(translator(), []), "at least one batch", "none")
@@ -412,6 +446,8 @@ bad("training.best_precision", "unknown device", ValueError, lambda: training.be
 bad("training.best_precision", "no device", ValueError, lambda: training.best_precision(None), "device", "'cuda'", "None")
 bad("training.autocast", "unknown device", ValueError, lambda: training.autocast("gpu", torch.float32), "device", "'cuda'", "'gpu'")
 bad("training.autocast", "a string", ValueError, lambda: training.autocast("cpu", "bf16"), "precision", "torch.bfloat16", "'bf16'")
+for value in (torch.ones(3).numpy(), torch.ones(3), None):
+    bad("training.autocast", f"precision is of {type(value).__name__}", ValueError, lambda v=value: training.autocast("cpu", v), "precision", "torch.bfloat16", "got")
 bad("training.autocast", "an integer dtype", ValueError, lambda: training.autocast("cpu", torch.int64), "precision", "torch.bfloat16", "torch.int64")
 
 # checkpoints (files that are cut short, damaged or foreign: test_checkpoints)
@@ -421,6 +457,9 @@ bad("checkpoints.save_checkpoint", "an optimiser that is none", TypeError, lambd
 bad("checkpoints.save_checkpoint", "what can't be read back", TypeError, lambda: checkpoints.save_checkpoint("x.pt", *small(), step=1, note=small), "extra", "numbers, strings", "'note'")
 bad("checkpoints.load_checkpoint", "a model that is none", TypeError, lambda: checkpoints.load_checkpoint("x.pt", {}), "model", "Module", "dict")
 bad("checkpoints.load_checkpoint", "an optimiser that is none", TypeError, lambda: checkpoints.load_checkpoint("x.pt", small()[0], "adam"), "optimizer", "Optimizer", "str")
+for value in (None, 3, b"x.pt"):
+    bad("checkpoints.save_checkpoint", f"path={value!r}", TypeError, lambda v=value: checkpoints.save_checkpoint(v, *small(), step=1), "path", f"got {value!r}")
+    bad("checkpoints.load_checkpoint", f"path={value!r}", TypeError, lambda v=value: checkpoints.load_checkpoint(v, small()[0]), "path", f"got {value!r}")
 bad("checkpoints.load_checkpoint", "a foreign file", ValueError, lambda: checkpoints.load_checkpoint(__file__, small()[0]), "checkpoint", "bytes")
 
 # fast

@@ -106,6 +106,15 @@ for function, call in {
 
 # sampling and diverse beams
 
+for function, call in {"temperature_logits": lambda v: sampling.temperature_logits(x(2, 9), v), "sample": lambda v: sample(temperature=v), "draw": lambda v: sampling.draw(x(2, 9), ONE, temperature=v)}.items():
+    bad(f"sampling.{function}", "temperature=10**400", ValueError, lambda f=call: f(10**400), "temperature", "finite", "1329 bits")
+for function, call in {"diverse_beam_search": lambda v: diverse(alpha=v), "advance_in_turn": lambda v: diverse_beam.advance_in_turn(PARTS, x(1, 2, 2, 9), v, 1.0)}.items():
+    bad(f"diverse_beam.{function}", "10**400", ValueError, lambda f=call: f(10**400), "at least 0 and finite", "1329 bits")
+bad("sampling.draw", "a seed", TypeError, lambda: sampling.draw(x(2, 9), 0), "generator", "Generator", "int")
+bad("sampling.draw", "no token allowed", ValueError, lambda: sampling.draw(torch.full((1, 3), -math.inf), ONE), "finite largest value", "-inf")
+bad("sampling.draw", "p=0", ValueError, lambda: sampling.draw(x(2, 9), ONE, p=0), "p must be above 0", "got 0")
+bad("sampling.draw", "k=0", ValueError, lambda: sampling.draw(x(2, 9), ONE, k=0), "k must be at least 1", "got 0")
+
 PARTS = [decoding.Beams.start(ids(1, 3), 2) for _ in range(2)]
 for value, error in ((-0.1, ValueError), (math.nan, ValueError), (math.inf, ValueError), ("1", TypeError), (True, TypeError), (None, TypeError)):
     for name, call in {"temperature_logits": lambda v: sampling.temperature_logits(x(2, 9), v), "sample": lambda v: sample(temperature=v)}.items():
@@ -134,6 +143,12 @@ bad("diverse_beam.diverse_beam_search", "groups don't divide", ValueError, lambd
 bad("diverse_beam.diverse_beam_search", "max_length=0", ValueError, lambda: diverse(max_length=0), "max_length", "at least 1", "0")
 bad("diverse_beam.advance_in_turn", "a group too many", ValueError, lambda: diverse_beam.advance_in_turn(PARTS, x(1, 3, 2, 9), 0.5, 1.0), "[batch groups beam vocabulary]", "2 groups", "[1, 3, 2, 9]")
 bad("diverse_beam.advance_in_turn", "no groups", ValueError, lambda: diverse_beam.advance_in_turn(PARTS, x(2, 2, 9), 0.5, 1.0), "[batch groups beam vocabulary]", "[2, 2, 9]")
+for what, wrong in {"another batch": x(2, 2, 2, 9), "another number of beams": x(1, 2, 3, 9), "no vocabulary": x(1, 2, 2, 0)}.items():
+    bad("diverse_beam.advance_in_turn", what, ValueError, lambda w=wrong: diverse_beam.advance_in_turn(PARTS, w, 0.5, 1.0), "[batch groups beam vocabulary]", "[1, 2, 2]", str(list(wrong.shape)))
+for parts, words in ((None, ("sequence of Beams", "None")), (3, ("sequence of Beams", "3")), ([1, 2], ("Beams", "got 1 of type int"))):
+    bad("diverse_beam.advance_in_turn", f"parts={parts}", TypeError, lambda p=parts: diverse_beam.advance_in_turn(p, x(1, 2, 2, 9), 0.5, 1.0), "parts", *words)
+bad("diverse_beam.advance_in_turn", "no parts", ValueError, lambda: diverse_beam.advance_in_turn([], x(1, 0, 2, 9), 0.5, 1.0), "at least one group", "none")
+bad("diverse_beam.advance_in_turn", "parts of unequal width", ValueError, lambda: diverse_beam.advance_in_turn([PARTS[0], decoding.Beams.start(ids(1, 3), 3)], x(1, 2, 2, 9), 0.5, 1.0), "[batch beam] = [1, 2]", "[1, 3]")
 bad("diverse_beam.advance_in_turn", "a list", TypeError, lambda: diverse_beam.advance_in_turn(PARTS, [[1.0]], 0.5, 1.0), "log_probability", "tensor", "list")
 
 # toy tasks and coreference
@@ -176,6 +191,8 @@ for name, call in {"observe.record_attention": lambda m: recorded(model=m), "obs
     bad(name, "a model that is none", TypeError, lambda f=call: f("model"), "model", "Module", "str")
     bad(name, "a model without attention", ValueError, lambda f=call: f(torch.nn.Linear(2, 2)), "MultiHeadAttention", "Linear")
 bad("observe.watching", "what is no attention", ValueError, lambda: watched({"out": HEADS.output}, lambda name, weights: weights), "out must compute its weights", "none")
+bad("observe.watching", "no mapping", TypeError, lambda: watched([HEADS], lambda name, weights: weights), "modules", "Mapping", "list")
+bad("observe.watching", "no function", TypeError, lambda: watched({"": HEADS}, None), "handle", "function", "None")
 bad("observe.join", "no calls", ValueError, lambda: observe.join([]), "calls", "got none")
 bad("observe.join", "one tensor", TypeError, lambda: observe.join(x(1, 2, 3, 3)), "calls", "Sequence", "Tensor")
 bad("observe.join", "other batches", ValueError, lambda: observe.join([x(2, 2, 1, 1), x(3, 2, 1, 2)]), "[2, 2]", "[3, 2]")
@@ -210,6 +227,10 @@ for name, call in STATISTICS.items():
     bad(name, "integers", TypeError, lambda f=call: f(ids(2, 3, 4, 4)), "weights", "floating point", "int64")
     bad(name, "one map", ValueError, lambda f=call: f(W[0, 0]), "weights", "4 dimensions", "[4, 4]")
     bad(name, "a dimension too many", ValueError, lambda f=call: f(W[None]), "weights", "[batch heads query key]", "[1, 2, 3, 4, 4]")
+    for value in (math.nan, math.inf, -math.inf):
+        bad(name, f"weights of {value}", ValueError, lambda f=call, v=value: f(W.clone().index_fill_(3, torch.tensor([1]), v)), "weights must be finite", f"got {value}")
+    bad(name, "no key", ValueError, lambda f=call: f(x(2, 3, 4, 0)), "a query and a key", "[2, 3, 4, 0]")
+    bad(name, "no query", ValueError, lambda f=call: f(x(2, 3, 0, 4)), "a query and a key", "[2, 3, 0, 4]")
     bad(name, "queries of numbers", TypeError, lambda f=call: f(W, ids(2, 4)), "queries", "boolean", "int64")
     bad(name, "queries of one sentence", ValueError, lambda f=call: f(W, yes(4)), "queries", "[2, 4]", "[4]")
     bad(name, "no query counts", ValueError, lambda f=call: f(W, ~yes(2, 4)), "at least one query", "none")
@@ -228,12 +249,20 @@ bad("head_statistics.weight_on_keys", "keys of another length", ValueError, lamb
 NONE = Batch(ids(1, 2), 0 * ids(1, 2))
 for name, call in {"accumulate": lambda group, loss_of: accumulation.accumulate(small()[0], group, loss_of), "train_in_groups": lambda group, loss_of: step(batches=group, loss_of=loss_of)}.items():
     name = f"accumulation.{name}"
-    bad(name, "pairs", TypeError, lambda f=call: f([(ids(1, 2), ids(1, 2))], None), "batch", "Batch", "tuple")
-    bad(name, "all padding", ValueError, lambda f=call: f([NONE], None), "real target tokens", "1 batches without")
+    bad(name, "pairs", TypeError, lambda f=call: f([(ids(1, 2), ids(1, 2))], small), "Batch", "tuple")
+    bad(name, "all padding", ValueError, lambda f=call: f([NONE], small), "real target tokens", "1 batches without")
     bad(name, "loss is a number", TypeError, lambda f=call: f([batch()], lambda *_: 0.5), "loss", "tensor", "float")
     bad(name, "a loss for each token", ValueError, lambda f=call: f([batch()], lambda *_: torch.ones(2)), "one finite number", "[1.0, 1.0]")
     bad(name, "loss not finite", ValueError, lambda f=call: f([batch()], lambda *_: torch.tensor(math.nan)), "one finite number", "nan")
-bad("accumulation.accumulate", "an empty group", ValueError, lambda: accumulation.accumulate(small()[0], [], None), "a group must hold batches", "0 batches")
+for value in (None, 3, "oops"):
+    bad("accumulation.accumulate", f"group={value!r}", TypeError, lambda v=value: accumulation.accumulate(small()[0], v, lambda *_: None), "group", "sequence of Batch", f"got {value!r}")
+    bad("accumulation.groups", f"batches={value!r}", TypeError, lambda v=value: accumulation.groups(v, 2), "batches", "iterable", f"got {value!r}")
+    bad("accumulation.train_in_groups", f"batches={value!r}", TypeError, lambda v=value: step(batches=v), "batches", "iterable", f"got {value!r}")
+    bad("accumulation.accumulate", f"loss_of={value!r}", TypeError, lambda v=value: accumulation.accumulate(small()[0], [batch()], v), "loss_of", "function", f"got {value!r}")
+    for name in ("loss_of", "rate"):
+        bad("accumulation.train_in_groups", f"{name}={value!r}", TypeError, lambda n=name, v=value: step(**{n: v}), name, "function", f"got {value!r}")
+    bad("accumulation.accumulate", f"scaler={value!r}", TypeError, lambda v=value or 1.0: accumulation.accumulate(small()[0], [batch()], lambda *_: None, v), "scaler", "GradScaler", type(value or 1.0).__name__)
+bad("accumulation.accumulate", "an empty group", ValueError, lambda: accumulation.accumulate(small()[0], [], small), "a group must hold batches", "0 batches")
 bad("accumulation.train_in_groups", "a model that is none", TypeError, lambda: step(model="model"), "model", "Module", "str")
 bad("accumulation.train_in_groups", "an optimiser that is none", TypeError, lambda: step(optimizer=0.1), "optimizer", "Optimizer", "float")
 bad("accumulation.train_in_groups", "a scale for a scaler", TypeError, lambda: step(scaler=65536.0), "scaler", "GradScaler", "float")

@@ -15,10 +15,11 @@ def groups(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:
     """Return the batches in lists of `size`, the last list with what is left.
 
     Raises:
-        TypeError: `size` is not an integer.
+        TypeError: `size` is not an integer, or `batches` not an iterable.
         ValueError: `size` is below 1.
     """
     checks.positive(size=size)
+    checks.iterable(batches=batches)
     remaining = iter(batches)
     return iter(lambda: list(islice(remaining, size)), [])
 
@@ -38,11 +39,12 @@ def accumulate(
         scaler: multiplies the gradients by its scale; None multiplies by nothing.
 
     Raises:
-        TypeError: a batch is not a `Batch`, or what `loss_of` returns not a tensor of floating point.
+        TypeError: an argument is of another kind, or what `loss_of` returns not a tensor of floating point.
         ValueError: the group is empty or without real tokens, or a loss is not one finite number.
     """
-    for batch in group:
-        checks.instance(Batch, batch=batch)
+    checks.function(loss_of=loss_of)
+    checks.instance(torch.amp.GradScaler | None, scaler=scaler)
+    checks.sequence_of(Batch, group=group)
     tokens, total = sum(batch.target_tokens for batch in group), 0.0
     if not tokens:
         raise ValueError(f"a group must hold batches with real target tokens, got {len(group)} batches without")
@@ -104,6 +106,7 @@ def train_in_groups(
     checks.instance(nn.Module, model=model)
     checks.instance(torch.optim.Optimizer, optimizer=optimizer)
     checks.instance(torch.amp.GradScaler | None, scaler=scaler)
+    checks.function(loss_of=loss_of, rate=rate)
     scaler = torch.amp.GradScaler("cpu", enabled=False) if scaler is None else scaler
     for step, group in enumerate(groups(batches, size), start=first):
         model.train()  # each time: whoever takes the losses may evaluate between two of them

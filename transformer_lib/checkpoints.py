@@ -29,12 +29,14 @@ def save_checkpoint(
         TypeError: `extra` holds something else, which could not be read back, or an argument is of another kind.
         ValueError: `step` is negative.
     """
+    checks.path(path=path)
     checks.instance(nn.Module, model=model)
     checks.instance(torch.optim.Optimizer, optimizer=optimizer)
     checks.not_negative(step=step)
     _readable(extra)
     state = {"format": FORMAT, "model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-    state |= {"random": torch.get_rng_state(), "extra": extra}
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    state |= {"random": torch.get_rng_state(), "random_on_gpus": on_gpus, "extra": extra}
     buffer = io.BytesIO()
     torch.save(state, buffer)
     files.write_whole(path, buffer.getvalue())
@@ -43,9 +45,10 @@ def save_checkpoint(
 def load_checkpoint(
     path: str | Path, model: nn.Module, optimizer: torch.optim.Optimizer | None = None
 ) -> tuple[int, dict[str, Any]]:
-    """Put a checkpoint's state into the model, the optimiser and torch's random generator; return step and extra.
+    """Put a checkpoint's state into the model, the optimiser and torch's random generators; return step and extra.
 
-    Only tensors and plain values are read: a file can't run code. A file that doesn't fit changes nothing.
+    Only tensors and plain values are read: a file can't run code. A file that doesn't fit changes nothing. The random
+    state of GPUs is put back where there are as many as the file knows; a file written without them leaves it as it is.
 
     Args:
         optimizer: None leaves the optimiser's and the random state out, to use the model only.
@@ -53,8 +56,9 @@ def load_checkpoint(
     Raises:
         FileNotFoundError: there is no such file.
         TypeError: the model or the optimiser is of another kind.
-        ValueError: it is cut short, damaged, foreign, or of a model or optimiser with other sizes.
+        ValueError: it is cut short, damaged, foreign, or of a model or optimiser with other sizes or dtypes.
     """
+    checks.path(path=path)
     checks.instance(nn.Module, model=model)
     if optimizer is not None:
         checks.instance(torch.optim.Optimizer, optimizer=optimizer)
@@ -71,7 +75,7 @@ def load_checkpoint(
                 f"{path} must be of the same kind of optimiser, with {', '.join(sorted(missing))}; got none"
             )
         optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["random"])
+        _set_random(state)
     model.load_state_dict(state["model"])
     return state["step"], state["extra"]
 
@@ -103,14 +107,21 @@ def _read(path: str | Path) -> dict[str, Any]:
     return state
 
 
-def _shapes(state: dict[str, torch.Tensor]) -> dict[str, list[int]]:
-    return {name: list(tensor.shape) for name, tensor in state.items()}
+def _set_random(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["random"])
+    on_gpus = state.get("random_on_gpus", [])  # a file of an older version has none
+    if on_gpus and torch.cuda.is_available() and torch.cuda.device_count() == len(on_gpus):
+        torch.cuda.set_rng_state_all(on_gpus)
+
+
+def _shapes(state: dict[str, torch.Tensor]) -> dict[str, str]:
+    return {name: f"shape {list(tensor.shape)} of {tensor.dtype}" for name, tensor in state.items()}
 
 
 def _group_sizes(state: dict[str, Any]) -> list[int]:
     return [len(group["params"]) for group in state["param_groups"]]
 
 
-def _first_difference(wanted: dict[str, list[int]], got: dict[str, list[int]]) -> str:
+def _first_difference(wanted: dict[str, str], got: dict[str, str]) -> str:
     name = next(name for name in [*wanted, *got] if wanted.get(name) != got.get(name))
-    return f"{name} has shape {got.get(name, 'none')} where {wanted.get(name, 'none')} was wanted"
+    return f"{name} has {got.get(name, 'shape none')} where {wanted.get(name, 'shape none')} was wanted"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from transformer_lib import checks
-from transformer_lib.layers import NORMS
+from transformer_lib.layers import ACTIVATIONS, NORMS
 
 POSITIONS = ("sinusoidal", "learned", "none", "rotary", "alibi", "shaw", "t5")
 
@@ -24,9 +24,12 @@ class TransformerConfig:
             self-attention; or "none".
         max_length: number of positions; a longer sequence is an error.
         padding: the id that fills up short sentences.
+        activation: "relu" or "gelu"; see `layers.FeedForward`.
+        attention_bias: whether the attentions' projections have a bias.
+        norm_eps: what a LayerNorm adds to the variance before the square root.
 
     Raises:
-        TypeError: a size is not an integer.
+        TypeError: a size is not an integer, or another field of another kind.
         ValueError: a size is out of range, or they don't fit together.
     """
 
@@ -40,13 +43,21 @@ class TransformerConfig:
     positions: str = "sinusoidal"
     max_length: int = 256
     padding: int = 0
+    activation: str = "relu"
+    attention_bias: bool = False
+    norm_eps: float = 1e-5
 
     def __post_init__(self) -> None:
         sizes = ("vocabulary", "d_model", "heads", "d_ff", "layers", "max_length")
         checks.positive(**{name: getattr(self, name) for name in sizes})
+        for name in ("vocabulary", "max_length", "d_ff"):
+            checks.matrix(**{name: getattr(self, name), "d_model": self.d_model})
         checks.probability(dropout=self.dropout)
         checks.one_of(NORMS, norm=self.norm)
         checks.one_of(POSITIONS, positions=self.positions)
+        checks.one_of(tuple(ACTIVATIONS), activation=self.activation)
+        checks.instance(bool, attention_bias=self.attention_bias)
+        checks.above_zero(norm_eps=self.norm_eps)
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model must be even for sinusoidal positions, got {self.d_model}")
         checks.heads_divide(self.d_model, self.heads)

@@ -67,7 +67,13 @@ class Batch:
 
     @classmethod
     def from_pairs(cls, pairs: Sequence[Pair]) -> "Batch":
-        """Return the pairs as one batch, in their order, with START and END put around each target."""
+        """Return the pairs as one batch, in their order, with START and END put around each target.
+
+        Raises:
+            TypeError: `pairs` is not an iterable of pairs of lists, or an id is not an integer.
+            ValueError: as for `pad`.
+        """
+        checks.pairs(pairs=pairs)
         sources = pad([source for source, _ in pairs])
         targets = pad([[START, *target, END] for _, target in pairs])
         return cls(sources, targets)
@@ -97,8 +103,9 @@ def pad(sentences: Sequence[Sequence[int]]) -> Int[Tensor, "batch position"]:
 
     Raises:
         ValueError: there is no sentence, all are empty, or an id is negative or PADDING.
-        TypeError: an id is not an integer.
+        TypeError: an id is not an integer, or a sentence not a list of them.
     """
+    checks.lists(sentences=sentences)
     lengths = torch.tensor([len(sentence) for sentence in sentences], dtype=torch.int64)
     if not lengths.sum():
         raise ValueError(f"wanted at least one sentence with a token, got {len(sentences)} sentences without any")
@@ -144,6 +151,7 @@ def batches(pairs: Sequence[Pair], tokens_per_batch: int, *, generator: torch.Ge
 
 
 def _lengths(pairs: Sequence[Pair], tokens_per_batch: int) -> Int[Tensor, "pair 2"]:
+    checks.pairs(pairs=pairs)
     if not len(pairs):
         raise ValueError("wanted at least one sentence pair, got none")
     try:
@@ -192,8 +200,11 @@ def encode_pairs(
         max_length: in tokens, START and END not counted: a model needs one position more than this.
 
     Raises:
-        TypeError: a sentence is not a string, or `max_length` is not an integer.
+        TypeError: there are no pairs of strings, or the tokeniser or `max_length` is of another kind.
         ValueError: `max_length` is below 1.
     """
     checks.positive(max_length=max_length)
+    checks.instance(Tokeniser | WordTokeniser, tokeniser=tokeniser)
+    checks.iterable(pairs=pairs)
+    checks.pairs(pairs=(pairs := list(pairs)))
     return [(tokeniser.encode(source)[:max_length], tokeniser.encode(target)[:max_length]) for source, target in pairs]

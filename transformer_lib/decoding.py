@@ -26,13 +26,10 @@ def length_penalty(length: int, alpha: float) -> float:
 
     Raises:
         TypeError: `length` is not an integer, or `alpha` not a number.
-        ValueError: `length` is below 1, or `alpha` is negative or not finite.
+        ValueError: `length` is below 1, or `alpha` is negative, not finite, or too large for a float.
     """
     checks.positive(length=length)
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
-        raise TypeError(f"alpha must be a number of at least 0, got {alpha!r} of type {type(alpha).__name__}")
-    if not 0 <= alpha < math.inf:
-        raise ValueError(f"alpha must be at least 0 and finite, got {alpha}")
+    checks.exponent((5 + length) / 6, alpha=alpha)
     return ((5 + length) / 6) ** alpha
 
 
@@ -49,7 +46,11 @@ def log_probabilities(
 
     Args:
         caches: as in `Transformer.decode`; then `tokens` holds only those that are new since the last call.
+
+    Raises:
+        TypeError: `model` is not a `Transformer`. The other errors are those of `Transformer.decode`.
     """
+    checks.instance(Transformer, model=model)
     vectors = model.decode(tokens, memory, source, caches)
     found = model.embedding.logits(vectors[:, -1:]).squeeze(1).float().log_softmax(dim=-1)
     found[:, [model.config.padding, START]] = -math.inf  # no label in training is one of them: noise
@@ -180,8 +181,7 @@ def longest_target(model: Transformer, source: Int[Tensor, "batch source"], max_
     if model.config.vocabulary <= END:
         raise ValueError(f"the vocabulary must hold END, whose id is {END}, got {model.config.vocabulary} tokens")
     checks.tokens(model.config.vocabulary, source=source)
-    if model.training:
-        raise ValueError("the model must be in evaluation mode to decode, got training mode: call model.eval()")
+    checks.evaluating(model)
     if max_length is None:
         max_length = source.size(1) + MARGIN
     checks.positive(max_length=max_length)
@@ -189,5 +189,10 @@ def longest_target(model: Transformer, source: Int[Tensor, "batch source"], max_
 
 
 def words_of(row: list[int]) -> list[int]:
-    """Return a target's tokens after START and before END."""
+    """Return a target's tokens after START and before END.
+
+    Raises:
+        TypeError: the row is not a list.
+    """
+    checks.instance(list, row=row)
     return row[1 : row.index(END)] if END in row else row[1:]

@@ -75,8 +75,7 @@ def shared_loss(loss_of: Callable[[nn.Module, Batch], Tensor]) -> Callable[[nn.M
         TypeError: `loss_of` is not a function; when it is called, as for `rows_of`.
         ValueError: when it is called outside a `process_group`.
     """
-    if not callable(loss_of):
-        raise TypeError(f"loss_of must be a function of model and batch, got {type(loss_of).__name__}")
+    checks.function(loss_of=loss_of)
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         if not processes.is_initialized():

@@ -40,7 +40,7 @@ def diverse_beam_search(
         ValueError: `groups` does not divide `beam`, a number is out of range, or an argument as for `greedy`.
     """
     width = _width(beam, groups)
-    _check(strength)
+    checks.at_least_zero(strength=strength)
     longest = decoding.longest_target(model, source, max_length)
     decoding.length_penalty(longest, alpha)  # a wrong alpha is named before the encoder runs
     caches, parts = model.decoder.new_caches(), [Beams.start(source, width) for _ in range(groups)]
@@ -66,16 +66,11 @@ def advance_in_turn(
     """Take one step with each group, given what those before it chose; return which live beam each new one continues.
 
     Raises:
-        TypeError: the log-probabilities are not of floating point, or a number is not one.
-        ValueError: there are not as many groups of log-probabilities as groups of beams, or a number is out of range.
+        TypeError: the log-probabilities are not of floating point, `parts` not `Beams`, or a number is not one.
+        ValueError: the log-probabilities are not one row for each live beam of each group, or a number is out of range.
     """
-    _check(strength)
-    checks.tensors(0, log_probability=log_probability)
-    if log_probability.dim() != 4 or log_probability.size(1) != len(parts):
-        got = checks.shape(log_probability)
-        raise ValueError(
-            f"log_probability must have shape [batch groups beam vocabulary], {len(parts)} groups, got {got}"
-        )
+    checks.at_least_zero(strength=strength)
+    _fits(parts, log_probability)
     chosen = torch.zeros_like(log_probability[:, 0, 0])  # [batch vocabulary]: how often in this step
     origins = []
     for part, own in zip(parts, log_probability.unbind(dim=1), strict=True):
@@ -93,8 +88,19 @@ def _width(beam: int, groups: int) -> int:
     return beam // groups
 
 
-def _check(strength: float) -> None:
-    if isinstance(strength, bool) or not isinstance(strength, int | float):
-        raise TypeError(f"strength must be a number of at least 0, got {strength!r} of type {type(strength).__name__}")
-    if not 0 <= strength < math.inf:
-        raise ValueError(f"strength must be at least 0 and finite, got {strength}")
+def _fits(parts: list[Beams], log_probability: Tensor) -> None:
+    checks.sequence_of(Beams, parts=parts)
+    checks.tensors(0, log_probability=log_probability)
+    if not parts:
+        raise ValueError("parts must hold the beams of at least one group, got none")
+    batch, beam, _ = parts[0].live.shape
+    wanted = [batch, len(parts), beam]
+    if log_probability.dim() != 4 or list(log_probability.shape[:3]) != wanted or not log_probability.size(-1):
+        raise ValueError(
+            f"log_probability must have shape [batch groups beam vocabulary] with {len(parts)} groups, the first three "
+            f"{wanted}, got {checks.shape(log_probability)}"
+        )
+    for part in parts:
+        if part.live.shape[:2] != (batch, beam):
+            got = checks.shape(part.live)[:2]
+            raise ValueError(f"all parts must be of one [batch beam] = {[batch, beam]}, got {got}")

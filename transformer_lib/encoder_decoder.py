@@ -17,19 +17,21 @@ class EncoderLayer(nn.Module):
 
     Args:
         norm: "pre" or "post"; see `layers.Residual`.
-        attention: further keyword arguments for `MultiHeadAttention`, such as `position`.
+        parts: further keyword arguments: `activation` for the `FeedForward`, the others, such as `position`, for the
+            `MultiHeadAttention`.
 
     Raises:
         ValueError: the position scheme is for causal attention only.
     """
 
     def __init__(
-        self, d_model: int, heads: int, d_ff: int, *, dropout: float = 0.0, norm: str = "pre", **attention: Any
+        self, d_model: int, heads: int, d_ff: int, *, dropout: float = 0.0, norm: str = "pre", **parts: Any
     ) -> None:
         super().__init__()
-        checks.sees_both_ways(position=attention.get("position"))
-        self.self_attention = multi_head.MultiHeadAttention(d_model, heads, **attention)
-        self.feed_forward = layers.FeedForward(d_model, d_ff)
+        activation = parts.pop("activation", "relu")
+        checks.sees_both_ways(position=parts.get("position"))
+        self.self_attention = multi_head.MultiHeadAttention(d_model, heads, **parts)
+        self.feed_forward = layers.FeedForward(d_model, d_ff, activation)
         self.residuals = nn.ModuleList(layers.Residual(d_model, dropout, norm) for _ in range(2))
 
     def forward(
@@ -55,22 +57,23 @@ class DecoderLayer(nn.Module):
 
     Args:
         norm: "pre" or "post"; see `layers.Residual`.
-        attention: further keyword arguments for the self-attention, such as `position`. One of them,
-            `cross_position`, is the cross-attention's scheme; positions of source and target must then correspond.
+        parts: further keyword arguments: `activation` for the `FeedForward`; `cross_position` for the cross-attention,
+            where positions of source and target correspond; the others, such as `position`, for the self-attention.
 
     Raises:
         ValueError: `cross_position` is for causal attention only.
     """
 
     def __init__(
-        self, d_model: int, heads: int, d_ff: int, *, dropout: float = 0.0, norm: str = "pre", **attention: Any
+        self, d_model: int, heads: int, d_ff: int, *, dropout: float = 0.0, norm: str = "pre", **parts: Any
     ) -> None:
         super().__init__()
-        cross = {"position": attention.pop("cross_position", None), "bias": attention.get("bias", False)}
+        activation = parts.pop("activation", "relu")
+        cross = {"position": parts.pop("cross_position", None), "bias": parts.get("bias", False)}
         checks.sees_both_ways(cross_position=cross["position"])
-        self.self_attention = multi_head.MultiHeadAttention(d_model, heads, **attention)
+        self.self_attention = multi_head.MultiHeadAttention(d_model, heads, **parts)
         self.cross_attention = multi_head.MultiHeadAttention(d_model, heads, **cross)
-        self.feed_forward = layers.FeedForward(d_model, d_ff)
+        self.feed_forward = layers.FeedForward(d_model, d_ff, activation)
         self.residuals = nn.ModuleList(layers.Residual(d_model, dropout, norm) for _ in range(3))
 
     def forward(
@@ -87,7 +90,12 @@ class DecoderLayer(nn.Module):
             mask: True where a target position may attend to a target position.
             memory_mask: True where a target position may attend to a source position.
             caches: of the self-attention and of the cross-attention; None each while training.
+
+        Raises:
+            TypeError: a dtype is wrong, or the caches are not a pair.
+            ValueError: shapes don't fit together.
         """
+        checks.pair(KeyValueCache | None, caches=caches)
         x = self.residuals[0](x, lambda y: self.self_attention(y, y, mask, caches[0]))
         x = self.residuals[1](x, lambda y: self.cross_attention(y, memory, memory_mask, caches[1]))
         return self.residuals[2](x, self.feed_forward)
@@ -103,6 +111,7 @@ class Encoder(nn.Module):
 
     def __init__(self, layers: Sequence[EncoderLayer]) -> None:
         super().__init__()
+        checks.sequence_of(nn.Module, layers=layers)
         self.layers = nn.ModuleList(layers)
         self.norm = last_norm(self.layers)
 
@@ -125,6 +134,7 @@ class Decoder(nn.Module):
 
     def __init__(self, layers: Sequence[DecoderLayer]) -> None:
         super().__init__()
+        checks.sequence_of(nn.Module, layers=layers)
         self.layers = nn.ModuleList(layers)
         self.norm = last_norm(self.layers)
 
@@ -142,14 +152,24 @@ class Decoder(nn.Module):
             caches: one pair for each layer, from `new_caches`; None while training.
 
         Raises:
-            ValueError: there are more or fewer pairs of caches than layers.
+            TypeError: `caches` is something else.
+            ValueError: there are more or fewer pairs of caches than layers, or as for `DecoderLayer.forward`.
         """
+        self.past(caches)
         pairs = [(None, None)] * len(self.layers) if caches is None else caches
-        if len(pairs) != len(self.layers):
-            raise ValueError(f"wanted one pair of caches for each of {len(self.layers)} layers, got {len(pairs)}")
         for layer, pair in zip(self.layers, pairs, strict=True):
             x = layer(x, memory, mask, memory_mask, pair)
         return self.norm(x)
+
+    def past(self, caches: list[tuple[KeyValueCache, KeyValueCache]] | None) -> int:
+        """Return how many positions of the target the caches hold; 0 without caches.
+
+        Raises:
+            TypeError: `caches` is something else.
+            ValueError: there are more or fewer pairs of caches than layers.
+        """
+        checks.pair_for_each_layer(len(self.layers), KeyValueCache, caches=caches)
+        return 0 if caches is None else caches[0][0].first
 
     def new_caches(self) -> list[tuple[KeyValueCache, KeyValueCache]]:
         """Return empty caches for one batch of sentences to be decoded."""
@@ -169,4 +189,5 @@ def last_norm(stack: nn.ModuleList) -> nn.Module:
         if not hasattr(layer, "residuals"):
             raise TypeError(f"a stack must be made of encoder or decoder layers, got {type(layer).__name__}")
     residual = stack[-1].residuals[-1]
-    return nn.LayerNorm(residual.norm.normalized_shape) if residual.norm_first else nn.Identity()
+    norm = residual.norm
+    return nn.LayerNorm(norm.normalized_shape, eps=norm.eps) if residual.norm_first else nn.Identity()

@@ -104,9 +104,10 @@ def translation_loss(model: nn.Module, batch: Batch, smoothing: float = 0.1) -> 
     """Return what `training.translation_loss` returns, computing logits for real tokens only, in chunks.
 
     Raises:
-        TypeError: `batch` is not a `Batch`.
+        TypeError: `model` is not a module, or `batch` not a `Batch`.
         ValueError: every label is padding, or `smoothing` is not in [0, 1).
     """
+    checks.instance(nn.Module, model=model)
     checks.instance(Batch, batch=batch)
     checks.one_padding(model, PADDING)
     vectors = model.decode(batch.target_input, model.encode(batch.source), batch.source)

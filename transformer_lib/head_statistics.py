@@ -163,6 +163,10 @@ def _check(weights: Tensor) -> None:
     checks.tensors(4, weights=weights)
     if weights.dim() != 4:
         raise ValueError(f"weights must have shape [batch heads query key], got {checks.shape(weights)}")
+    if not weights.numel():
+        raise ValueError(f"weights must be of a query and a key at least, got shape {checks.shape(weights)}")
+    if not (finite := weights.isfinite()).all():
+        raise ValueError(f"weights must be finite, got {weights[~finite][0].item()}")
 
 
 def _flags(name: str, flags: Tensor, shape: tuple[int, int]) -> None:

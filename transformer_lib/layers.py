@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from transformer_lib import checks
 
 NORMS = ("pre", "post")
+ACTIVATIONS = {"relu": nn.functional.relu, "gelu": nn.functional.gelu}
 
 
 class FeedForward(nn.Module):
@@ -17,18 +18,26 @@ class FeedForward(nn.Module):
 
     Args:
         d_ff: width of the hidden layer.
+        activation: "relu", or "gelu" as in BERT: x times the probability that a standard normal number is below x;
+            Hendrycks & Gimpel (2016).
+
+    Raises:
+        TypeError: a size is not an integer.
+        ValueError: a size is below 1 or too large, or there is no such activation.
     """
 
-    def __init__(self, d_model: int, d_ff: int) -> None:
+    def __init__(self, d_model: int, d_ff: int, activation: str = "relu") -> None:
         super().__init__()
-        checks.positive(d_model=d_model, d_ff=d_ff)
+        checks.matrix(d_model=d_model, d_ff=d_ff)
+        checks.one_of(tuple(ACTIVATIONS), activation=activation)
+        self.activation = ACTIVATIONS[activation]
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
 
     def forward(self, x: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch position d_model"]:
         """Return the transformed vectors; no position sees another."""
         checks.fits(self.inner.weight, x=x)
-        return self.outer(self.inner(x).relu())
+        return self.outer(self.activation(self.inner(x)))
 
 
 class Residual(nn.Module):
@@ -57,7 +66,13 @@ class Residual(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch position d_model"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "batch position d_model"]:
-        """Return `x` with the sub-layer's contribution added."""
+        """Return `x` with the sub-layer's contribution added.
+
+        Raises:
+            TypeError: a dtype is not the weights', or `sublayer` is not a function.
+            ValueError: `x` has another width.
+        """
+        checks.function(sublayer=sublayer)
         checks.fits(self.norm.weight, x=x)
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))

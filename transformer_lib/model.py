@@ -67,6 +67,20 @@ def start_from_glorot(module: nn.Module) -> None:
             nn.init.xavier_uniform_(parameter)
 
 
+def set_norm_eps(module: nn.Module, eps: float) -> None:
+    """Let every LayerNorm of the module add `eps` to the variance before it takes the square root.
+
+    Raises:
+        TypeError: it is not a module, or `eps` not a number.
+        ValueError: `eps` is not above 0 and finite.
+    """
+    checks.instance(nn.Module, module=module)
+    checks.above_zero(eps=eps)
+    for part in module.modules():
+        if isinstance(part, nn.LayerNorm):
+            part.eps = eps
+
+
 def position_scheme(config: TransformerConfig, causal: bool) -> PositionScheme:
     """Return a new scheme for one self-attention; one that does nothing where positions are absolute or none.
 
@@ -92,15 +106,18 @@ def layer_stack(layer: type[nn.Module], config: TransformerConfig) -> list[nn.Mo
     """Return as many encoder or decoder layers as the config asks for, in its sizes, each with its own scheme.
 
     Raises:
-        TypeError: `config` is something else, such as a dictionary.
+        TypeError: `config` is something else, such as a dictionary, or `layer` is no class.
     """
     checks.instance(TransformerConfig, config=config)
-    options = {"dropout": config.dropout, "norm": config.norm}
+    checks.function(layer=layer)
+    names = {"dropout": "dropout", "norm": "norm", "activation": "activation", "bias": "attention_bias"}
+    options = {option: getattr(config, name) for option, name in names.items()}
     causal, layers = layer is encoder_decoder.DecoderLayer, []
     for _ in range(config.layers):
         scheme = position_scheme(config, causal)
         layers.append(layer(config.d_model, config.heads, config.d_ff, position=scheme, **options))
         start_from_glorot(layers[-1])
+        set_norm_eps(layers[-1], config.norm_eps)
     return layers
 
 
@@ -147,9 +164,13 @@ class Transformer(nn.Module):
         Args:
             source: the tokens behind the memory, for their padding.
             caches: from `decoder.new_caches()`; then `target` holds only the tokens that are new since the last call.
+
+        Raises:
+            TypeError: a dtype is wrong, or the caches are something else.
+            ValueError: an id is outside the vocabulary, shapes don't fit together, or caches are of another model.
         """
         checks.decoder_input(self.config.vocabulary, target, memory, source)
-        first = caches[0][0].first if caches else 0
+        first = self.decoder.past(caches)
         mask = masks.causal_mask(target.size(1), first).to(target.device)
         memory_mask = masks.padding_mask(source, self.config.padding)
         return self.decoder(self.embedding(target, first), memory, mask, memory_mask, caches)

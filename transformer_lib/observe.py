@@ -92,8 +92,11 @@ def watching(modules: Mapping[str, nn.Module], handle: Callable[[str, Tensor], T
         handle: takes a module's name and its weights [batch heads query key], and returns the weights to go on with.
 
     Raises:
+        TypeError: `modules` is not a mapping, or `handle` not a function.
         ValueError: from a call of a module that computes no weights by `attention.masked_softmax`.
     """
+    checks.instance(Mapping, modules=modules)
+    checks.function(handle=handle)
     state = _State()
     with ExitStack() as undo:
         for name, module in modules.items():

@@ -27,11 +27,7 @@ def temperature_logits(
         ValueError: `temperature` is negative or not finite, or a row allows no token (all -inf) or holds NaN or +inf.
     """
     _distributions(logits)
-    if isinstance(temperature, bool) or not isinstance(temperature, int | float):
-        kind = type(temperature).__name__
-        raise TypeError(f"temperature must be a number of at least 0, got {temperature!r} of type {kind}")
-    if not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature must be at least 0 and finite, got {temperature}")
+    checks.at_least_zero(temperature=temperature)
     if temperature == 0:
         return top_k_logits(logits, 1)
     below = logits - logits.amax(dim=-1, keepdim=True)
@@ -69,10 +65,7 @@ def top_p_logits(logits: Float[Tensor, "*batch vocabulary"], p: float) -> Float[
         ValueError: `p` is not above 0 and at most 1, or a row allows no token (all -inf) or holds NaN or +inf.
     """
     _distributions(logits)
-    if isinstance(p, bool) or not isinstance(p, int | float):
-        raise TypeError(f"p must be a number above 0 and at most 1, got {p!r} of type {type(p).__name__}")
-    if not 0 < p <= 1:
-        raise ValueError(f"p must be above 0 and at most 1, got {p}")
+    checks.share(p=p)
     if p == 1:
         return logits
     ordered, order = logits.double().sort(dim=-1, descending=True, stable=True)
@@ -115,13 +108,31 @@ def sample(
     ended = torch.zeros(len(source), 1, dtype=torch.bool, device=source.device)
     for _ in range(longest):
         logits = decoding.log_probabilities(model, tokens[:, -1:], memory, source, caches)
-        logits = temperature_logits(logits, temperature)
-        logits = top_p_logits(logits if k is None else top_k_logits(logits, k), p)
-        drawn = torch.multinomial(logits.softmax(dim=-1), 1, generator=generator).masked_fill(ended, PADDING)
+        drawn = draw(logits, generator, temperature=temperature, k=k, p=p).masked_fill(ended, PADDING)
         tokens, ended = torch.cat([tokens, drawn], dim=1), ended | (drawn == END)
         if ended.all():
             break
     return [decoding.words_of(row) for row in tokens.tolist()]
+
+
+def draw(
+    logits: Float[Tensor, "batch vocabulary"],
+    generator: torch.Generator,
+    *,
+    temperature: float = 1.0,
+    k: int | None = None,
+    p: float = 1.0,
+) -> Int[Tensor, "batch 1"]:
+    """Return one token for each row, drawn by chance; the arguments are those of `sample`.
+
+    Raises:
+        TypeError: an argument is of another kind, such as a seed for the generator.
+        ValueError: a number is out of range, or a row of logits allows no token (all -inf) or holds NaN or +inf.
+    """
+    checks.instance(torch.Generator, generator=generator)
+    logits = temperature_logits(logits, temperature)
+    logits = top_p_logits(logits if k is None else top_k_logits(logits, k), p)
+    return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)
 
 
 def _distributions(logits: Tensor) -> None:

@@ -1,5 +1,6 @@
 """The Transformer's two siblings: an encoder alone and a decoder alone, from the same parts (chapter 11)."""
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -60,6 +61,39 @@ def text_mask(
     return masks.prefix_mask(tokens.size(1), prefix).to(tokens.device) & masks.padding_mask(tokens, padding)
 
 
+class TextCache(KeyValueCache):
+    """The keys and values of the positions read so far, for one layer; the first layer's knows who has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: Tensor | None = None  # [batch]
+
+    def take(self, tokens: Int[Tensor, "batch new"], padding: int) -> None:
+        """Note which texts have ended: from padding on, a text holds nothing else.
+
+        Raises:
+            TypeError: the tokens or `padding` are not integers.
+            ValueError: the first tokens hold padding, a word follows padding, or it's another batch.
+        """
+        checks.tokens(tokens=tokens)
+        checks.not_negative(padding=padding)
+        if self.ended is None:
+            checks.no_padding(padding, tokens=tokens)
+            self.ended = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+        if len(tokens) != len(self.ended):
+            raise ValueError(f"tokens must have {len(self.ended)} rows, as before, got {checks.shape(tokens)}")
+        ended = self.ended.unsqueeze(1) | ((tokens == padding).cumsum(dim=1) > 0)
+        if (wrong := ended & (tokens != padding)).any():
+            row = int(wrong.any(dim=1).nonzero()[0])
+            raise ValueError(f"from padding ({padding}) on, tokens must hold nothing else, got a word in row {row}")
+        self.ended = ended[:, -1]
+
+    def select(self, rows: Int[Tensor, " row"]) -> None:
+        """Keep these rows of the batch, in this order."""
+        super().select(rows)
+        self.ended = None if self.ended is None else self.ended[rows]
+
+
 class DecoderOnly(nn.Module):
     """A stack in which no position sees a later one, to say which token comes next, as in GPT.
 
@@ -83,7 +117,7 @@ class DecoderOnly(nn.Module):
         return self.embedding.logits(self.decode(tokens, prefix))
 
     def decode(
-        self, tokens: Int[Tensor, "batch position"], prefix: int = 0, caches: list[KeyValueCache] | None = None
+        self, tokens: Int[Tensor, "batch position"], prefix: int = 0, caches: list[TextCache] | None = None
     ) -> Float[Tensor, "batch position d_model"]:
         """Return the vectors of the tokens; `embedding.logits` turns them into scores.
 
@@ -92,20 +126,20 @@ class DecoderOnly(nn.Module):
             caches: from `new_caches()`; then `tokens` holds only those that are new since the last call.
 
         Raises:
-            TypeError: the tokens are not integers.
-            ValueError: tokens, prefix or caches don't fit the model or each other, or the first tokens to be cached
-                hold padding, which later calls would take for words.
+            TypeError: the tokens are not integers, or the caches are something else.
+            ValueError: tokens, prefix or caches don't fit the model or each other, or as for `TextCache.take`: later
+                calls would take padding in a cache for words.
         """
-        checks.one_for_each_layer(len(self.layers), caches=caches)
+        checks.one_for_each_layer(len(self.layers), TextCache, caches=caches)
         past = caches[0].first if caches else 0
         x = self.embedding(tokens, past)
-        if caches and not past:
-            checks.no_padding(self.config.padding, tokens=tokens)
         mask = text_mask(tokens, prefix, past, self.config.padding)
+        if caches:
+            caches[0].take(tokens, self.config.padding)
         for layer, cache in zip(self.layers, caches or [None] * len(self.layers), strict=True):
             x = layer(x, mask, cache)
         return self.norm(x)
 
-    def new_caches(self) -> list[KeyValueCache]:
+    def new_caches(self) -> list[TextCache]:
         """Return empty caches, one for each layer, for one batch of texts to be continued."""
-        return [KeyValueCache() for _ in self.layers]
+        return [TextCache() for _ in self.layers]

@@ -45,6 +45,7 @@ class Tokeniser:
 
     def save(self, path: str | Path) -> None:
         """Write the tokeniser as one JSON file, whole or not at all."""
+        checks.path(path=path)
         files.write_whole(path, self.model.to_str(pretty=False).encode())
 
     @classmethod
@@ -54,6 +55,7 @@ class Tokeniser:
         Raises:
             ValueError: the file is not a tokeniser, or not one with our special tokens.
         """
+        checks.path(path=path)
         library, content = _library(), Path(path).read_bytes()
         try:
             return cls(library.Tokenizer.from_buffer(content))

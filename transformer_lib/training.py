@@ -23,13 +23,10 @@ def noam_rate(step: int, d_model: int, warmup: int, factor: float = 1.0) -> floa
 
     Raises:
         TypeError: a size is not an integer, or `factor` not a number.
-        ValueError: a size is below 1, or `factor` is not above 0.
+        ValueError: a size is below 1, or `factor` is not above 0 and finite.
     """
     checks.positive(step=step, d_model=d_model, warmup=warmup)
-    if isinstance(factor, bool) or not isinstance(factor, int | float):
-        raise TypeError(f"factor must be a number above 0, got {factor!r} of type {type(factor).__name__}")
-    if not factor > 0:
-        raise ValueError(f"factor must be above 0, got {factor}")
+    checks.above_zero(factor=factor)
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
@@ -80,9 +77,10 @@ def translation_loss(model: nn.Module, batch: Batch, smoothing: float = 0.1) -> 
     """Return the model's smoothed loss on a batch, in nats per target token, teacher forcing.
 
     Raises:
-        TypeError: `batch` is not a `Batch`.
+        TypeError: `model` is not a module, or `batch` not a `Batch`.
         ValueError: `smoothing` is not in [0, 1).
     """
+    checks.instance(nn.Module, model=model)
     checks.instance(Batch, batch=batch)
     checks.one_padding(model, PADDING)
     return smoothed_loss(model(batch.source, batch.target_input), batch.labels, smoothing)
@@ -111,6 +109,8 @@ def train(
     checks.positive(first=first)
     checks.instance(nn.Module, model=model)
     checks.instance(torch.optim.Optimizer, optimizer=optimizer)
+    checks.iterable(batches=batches)
+    checks.function(loss_of=loss_of, rate=rate)
     for step, batch in enumerate(batches, start=first):
         model.train()  # each time: whoever takes the losses may evaluate between two of them
         for group in optimizer.param_groups:
@@ -131,9 +131,11 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], smoothing: float = 0.0)
     Afterwards the model is in the mode that it was in.
 
     Raises:
-        TypeError: one is not a `Batch`.
+        TypeError: `model` is not a module, or `batches` holds something else than `Batch`.
         ValueError: there is no batch.
     """
+    checks.instance(nn.Module, model=model)
+    checks.iterable(batches=batches)
     was_training, total, tokens = model.training, 0.0, 0
     model.eval()
     try:
@@ -181,6 +183,6 @@ def autocast(device: torch.device | str, precision: torch.dtype) -> contextlib.A
     Raises:
         ValueError: `precision` is not float32, bfloat16 or float16, or torch knows no such device.
     """
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(map(str, PRECISIONS))}, got {precision!r}")
+    if not isinstance(precision, torch.dtype) or precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(map(str, PRECISIONS))}, got {checks.shown(precision)}")
     return torch.autocast(_device(device).type, precision, enabled=precision != torch.float32)

@@ -93,6 +93,7 @@ def save_translator(folder: str | Path, translator: Translator, **about: object)
         TypeError: `about` holds what JSON can't, or the tokeniser is not a `Tokeniser`.
         ValueError: a weight is not finite, or too large for float16.
     """
+    checks.path(folder=folder)
     checks.instance(Translator, translator=translator)
     checks.instance(Tokeniser, tokeniser=translator.tokeniser)
     folder, weights = Path(folder), _weights(translator.model)
@@ -119,6 +120,7 @@ def load_translator(folder: str | Path = SHIPPED) -> Translator:
         ValueError: the description is damaged, or a file is not the one that it names by its sha256.
         ModuleNotFoundError: the package safetensors or tokenizers is missing.
     """
+    checks.path(folder=folder)
     folder = Path(folder)
     config, sums = _description(folder)
     content = {name: _read(folder / name) for name in (WEIGHTS, TOKENISER)}

@@ -8,6 +8,7 @@ from transformer_lib.checks.ids import (
 )
 from transformer_lib.checks.models import (
     decoder_input,
+    evaluating,
     one_padding,
 )
 from transformer_lib.checks.numbers import (
@@ -15,6 +16,7 @@ from transformer_lib.checks.numbers import (
     at_least_zero,
     bucket_sizes,
     enough_positions,
+    exponent,
     heads_divide,
     matrix,
     not_negative,
@@ -42,10 +44,15 @@ from transformer_lib.checks.values import (
     function,
     instance,
     iterable,
+    lists,
     one_for_each_layer,
     one_of,
+    pair,
+    pair_for_each_layer,
+    pairs,
     path,
     sees_both_ways,
+    sequence_of,
     shown,
 )
 
@@ -57,6 +64,8 @@ __all__ = [
     "bucket_sizes",
     "decoder_input",
     "enough_positions",
+    "evaluating",
+    "exponent",
     "finite_loss",
     "fits",
     "function",
@@ -66,6 +75,7 @@ __all__ = [
     "integers",
     "iterable",
     "last_dimension",
+    "lists",
     "mask_fits",
     "matrix",
     "no_padding",
@@ -74,6 +84,9 @@ __all__ = [
     "one_of",
     "one_padding",
     "one_value_per_key",
+    "pair",
+    "pair_for_each_layer",
+    "pairs",
     "path",
     "positive",
     "probability",
@@ -81,6 +94,7 @@ __all__ = [
     "same_memory",
     "same_size",
     "sees_both_ways",
+    "sequence_of",
     "sequences",
     "shape",
     "share",

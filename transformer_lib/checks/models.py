@@ -33,3 +33,13 @@ def one_padding(model: nn.Module, padding: int) -> None:
     own = getattr(getattr(model, "config", None), "padding", padding)
     if own != padding:
         raise ValueError(f"the model's padding must be {padding}, with which a Batch is filled up, got {own}")
+
+
+def evaluating(model: nn.Module) -> None:
+    """Demand a model in evaluation mode, in which dropout does nothing.
+
+    Raises:
+        ValueError: it is in training mode.
+    """
+    if model.training:
+        raise ValueError("the model must be in evaluation mode to decode, got training mode: call model.eval()")

@@ -6,6 +6,7 @@ from transformer_lib.checks.values import instance, shown
 
 MOST_SIZE = 2**31 - 1  # what is larger fits in no memory
 MOST_NUMBER = 2**63 - 1  # what a tensor of integers can hold
+LARGEST_LOG = 709  # e to this power is nearly the largest float
 MOST_ELEMENTS = 2**32  # of one matrix: 16 GB in float32
 
 
@@ -93,6 +94,19 @@ def at_least_zero(**numbers: float) -> None:
         _real(name, number, "of at least 0")
         if not (_finite(number) and number >= 0):
             raise ValueError(f"{name} must be at least 0 and finite, got {shown(number)}")
+
+
+def exponent(base: float, **numbers: float) -> None:
+    """Demand finite numbers of at least 0 to whose power the base can be raised.
+
+    Raises:
+        TypeError: one is not a number.
+        ValueError: one is negative or not finite, or the power exceeds the largest float.
+    """
+    at_least_zero(**numbers)
+    for name, number in numbers.items():
+        if number * math.log(base) > LARGEST_LOG:
+            raise ValueError(f"{name} must keep {base:.4g}^{name} below the largest float, got {shown(number)}")
 
 
 def share(**numbers: float) -> None:

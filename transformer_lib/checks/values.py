@@ -3,10 +3,10 @@
 import math
 import os
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from types import UnionType
 
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def instance(kind: type | UnionType, **named: object) -> None:
@@ -54,6 +54,49 @@ def iterable(**named: object) -> None:
             raise TypeError(f"{name} must be an iterable such as a list, got {shown(things)} of type {_kind(things)}")
 
 
+def sequence_of(kind: type, **named: object) -> None:
+    """Demand sequences that hold objects of one class alone.
+
+    Raises:
+        TypeError: one is not a sequence, or holds something else.
+    """
+    for name, things in named.items():
+        if isinstance(things, str | bytes) or not isinstance(things, Sequence | nn.ModuleList):
+            raise TypeError(
+                f"{name} must be a sequence of {kind.__name__}, got {shown(things)} of type {_kind(things)}"
+            )
+        for thing in things:
+            if not isinstance(thing, kind):
+                raise TypeError(f"{name} must hold {kind.__name__} alone, got {shown(thing)} of type {_kind(thing)}")
+
+
+def lists(**named: object) -> None:
+    """Demand sequences of sequences, such as sentences of ids.
+
+    Raises:
+        TypeError: one is something else.
+    """
+    for name, things in named.items():
+        iterable(**{name: things})
+        for thing in things:
+            if not isinstance(thing, Sized):
+                raise TypeError(f"{name} must hold lists, got {shown(thing)} of type {_kind(thing)}")
+
+
+def pairs(**named: object) -> None:
+    """Demand sequences of pairs (source, target).
+
+    Raises:
+        TypeError: one is something else.
+    """
+    for name, things in named.items():
+        if isinstance(things, str | bytes) or not isinstance(things, Sequence):
+            raise TypeError(f"{name} must be a list of pairs (source, target), got {shown(things)}")
+        for thing in things:
+            if not isinstance(thing, Sequence) or isinstance(thing, str) or len(thing) != 2:
+                raise TypeError(f"{name} must be pairs of id lists or texts (source, target), got {shown(thing)}")
+
+
 def path(**named: object) -> None:
     """Demand paths of files or folders.
 
@@ -90,17 +133,44 @@ def sees_both_ways(**positions: object) -> None:
             )
 
 
-def one_for_each_layer(layers: int, **named: Sequence[object] | None) -> None:
-    """Demand a sequence with one element for each layer; None passes.
+def one_for_each_layer(layers: int, kind: type, **named: Sequence[object] | None) -> None:
+    """Demand a sequence with one object of a class for each layer; None passes.
 
     Raises:
-        TypeError: one is not a sequence.
+        TypeError: one is not a sequence, or holds something else.
         ValueError: one has another length.
     """
     for name, things in named.items():
-        instance(Sequence | None, **{name: things})
-        if things is not None and len(things) != layers:
+        if things is None:
+            continue
+        sequence_of(kind, **{name: things})
+        if len(things) != layers:
             raise ValueError(f"{name} must hold one for each of {layers} layers, got {len(things)}")
+
+
+def pair(kind: type | UnionType, **named: object) -> None:
+    """Demand tuples or lists of two objects of one class, or of one of a union of classes.
+
+    Raises:
+        TypeError: one is something else.
+    """
+    for name, thing in named.items():
+        if not isinstance(thing, tuple | list) or len(thing) != 2 or not all(isinstance(part, kind) for part in thing):
+            wanted = kind.__name__ if isinstance(kind, type) else str(kind)
+            raise TypeError(f"{name} must be a pair of {wanted}, got {shown(thing)} of type {_kind(thing)}")
+
+
+def pair_for_each_layer(layers: int, kind: type, **named: object) -> None:
+    """Demand a sequence of pairs of objects of one class, one pair for each layer; None passes.
+
+    Raises:
+        TypeError: one is not a sequence, or holds something else.
+        ValueError: one has another length.
+    """
+    one_for_each_layer(layers, tuple, **named)
+    for name, things in named.items():
+        for thing in things or ():
+            pair(kind, **{f"each of {name}": thing})
 
 
 def finite_loss(loss: Tensor, step: int) -> None:
