@@ -21,9 +21,9 @@ FLOORS = [
     ["layers", "fast"],  # floor 2
     ["encoder_decoder", "config"],
     ["model"],  # floor 3
-    ["siblings", "checkpoints", "decoding"],
+    ["siblings", "bert", "checkpoints", "decoding"],
     ["training", "sampling", "diverse_beam"],
-    ["translator", "evaluation", "accumulation", "distributed"],
+    ["translator", "evaluation", "accumulation", "distributed", "generation"],
     ["observe", "exercises", "head_statistics"],  # floor 4
     ["ablation", "visualisation"],
     ["diagnostics"],
