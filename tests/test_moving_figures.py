@@ -131,7 +131,8 @@ def test_the_page_holds_every_head_of_the_shipped_translator():
     assert [entry["title"] for entry in data["sentences"]] == list(heads.SENTENCES)
     for number, entry in enumerate(data["sentences"]):
         for shown, wanted in zip(entry["maps"], heads.maps(number), strict=True):
-            assert (shown["kind"], shown["queries"], shown["keys"]) == (wanted.kind, wanted.queries, wanted.keys)
+            names = ("kind", "queries", "keys", "following")
+            assert [shown[name] for name in names] == [getattr(wanted, name) for name in names]
             # To write the file anew: python -c "from transformer_lib.visualisation import heads; heads.write(FOLDER)"
             close(torch.tensor(shown["weights"]) / 1000, wanted.weights, 1.5e-3)
 

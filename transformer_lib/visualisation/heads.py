@@ -35,12 +35,17 @@ KINDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Maps:
-    """The weights of all heads of one kind on one sentence, with the tokens that ask and those that are asked."""
+    """The weights of all heads of one kind on one sentence, with the tokens that ask and those that are asked.
+
+    Args:
+        following: in a decoder, for each query the token that comes after it, which is what it has to predict.
+    """
 
     kind: str
     queries: list[str]
     keys: list[str]
     weights: Float[Tensor, "layer heads query key"]
+    following: list[str] | None = None
 
 
 @lru_cache(maxsize=1)
@@ -69,7 +74,8 @@ def maps(sentence: int = 0) -> tuple[Maps, ...]:
     for kind, name in KINDS.items():
         queries, keys = (tokens[side] for side in sides.get(kind, ("target", "target")))
         stacked = torch.cat([found[name.format(layer)][0] for layer in range(known.model.config.layers)])
-        made.append(Maps(kind=kind, queries=queries, keys=keys, weights=stacked))
+        following = None if kind.startswith("encoder") else [*queries[1:], "<end>"]
+        made.append(Maps(kind=kind, queries=queries, keys=keys, weights=stacked, following=following))
     return tuple(made)
 
 
@@ -110,7 +116,8 @@ def page_form(title: str, sentences: dict[str, Sequence[Maps]], first: dict[str,
 
 def _map(one: Maps) -> dict[str, Any]:
     thousandths = (one.weights * 1000).round().int().tolist()
-    return {"kind": one.kind, "queries": one.queries, "keys": one.keys, "weights": thousandths}
+    named = {"kind": one.kind, "queries": one.queries, "keys": one.keys, "following": one.following}
+    return {**named, "weights": thousandths}
 
 
 def write(folder: Path) -> None:

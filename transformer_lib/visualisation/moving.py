@@ -41,7 +41,7 @@ def write_data(path: Path, variable: str, data: dict[str, Any], by: str) -> None
     Args:
         by: the module whose `write` makes it, for the first line.
     """
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(data, separators=(",", ":"))  # ASCII, whatever encoding the page declares
     head = f"// Written by transformer_lib.visualisation.{by}.write"
     files.write_whole(path, f"{head}\nvar {variable} = {text};\n".encode())
 

@@ -44,8 +44,8 @@
       var button = element("button", { type: "button", textContent: part[1] });
       var row = element("div", {}, [button, arrow, shape]);
       row.style.cssText = "display:flex;gap:.4rem;align-items:center;flex-wrap:wrap;margin:2px 0";
-      button.style.cssText = "text-align:left;padding:.1rem .5rem";
-      shape.style.cssText = "background:none;border:0;padding:0;color:inherit;white-space:nowrap";
+      button.style.cssText = "text-align:left;padding:.1rem .4rem;min-width:12.4em";
+      shape.style.cssText = "background:none;border:0;padding:0;color:inherit;white-space:nowrap;font-size:.85em";
       button.addEventListener("click", function () { change.to({ step: step }); });
       if (!columns[part[0]].childNodes.length) { columns[part[0]].append(element("strong", { textContent: part[0] })); }
       columns[part[0]].append(row);
@@ -58,7 +58,7 @@
         row.shape.textContent = now[step].shape.join(" \u00D7 ");
         row.row.style.opacity = step > values.step ? 0.6 : 1;
         row.row.style.color = step === values.step ? "var(--m-key)" : "inherit";
-        row.row.style.fontWeight = step === values.step ? 700 : 400;
+        row.button.style.boxShadow = step === values.step ? "0 0 0 2px var(--m-key)" : "none";
         row.button.setAttribute("aria-pressed", step === values.step);
       });
       var part = PARTS[values.step];
@@ -77,7 +77,7 @@
         { kind: "select", name: "dModel", label: "d_model", options: [64, 128, 256, 512], value: 64 },
         { kind: "select", name: "heads", label: "heads", options: [1, 2, 4, 8], value: 4 }
       ],
-      values: { step: 3 },
+      values: { step: 3 }, saysFirst: true,
       body: [element("div", { className: "m-columns" }, [columns.encoder, columns.decoder])],
       show: show
     };

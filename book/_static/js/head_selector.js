@@ -10,7 +10,7 @@
     var weights = map.weights[layer][head].map(function (row) { return row.map(function (share) { return share / 1000; }); });
     var row = weights[Math.min(query, weights.length - 1)];
     var entropy = row.reduce(function (sum, w) { return w > 0 ? sum - w * Math.log(w) : sum; }, 0);
-    return { queries: map.queries, keys: map.keys, weights: weights, row: row, entropy: entropy, largest: Math.max.apply(null, row) };
+    return { queries: map.queries, keys: map.keys, following: map.following, weights: weights, row: row, entropy: entropy, largest: Math.max.apply(null, row) };
   }
 
   if (typeof module !== "undefined" && module.exports) { module.exports = { compute: compute }; return; }
@@ -37,7 +37,8 @@
       grid.mark(values.query);
       moving.drawBars(bars, ["key", "weight"], now.keys.map(function (key, i) { return [key, now.row[i]]; }), "var(--m-query)");
       var seen = now.largest > 0.9995 ? "all of it" : now.largest.toFixed(2);
-      return "Layer " + (values.layer + 1) + ", head " + (values.head + 1) + ": the query \u201C" + now.queries[values.query] + "\u201D gives most to \u201C" +
+      return "Layer " + (values.layer + 1) + ", head " + (values.head + 1) + ": the query \u201C" + now.queries[values.query] + "\u201D " +
+        (now.following ? "(next comes \u201C" + now.following[values.query] + "\u201D) " : "") + "gives most to \u201C" +
         now.keys[now.row.indexOf(now.largest)] + "\u201D, " + seen + ". Entropy " + now.entropy.toFixed(2) + " nats, as if it looked at " +
         Math.exp(now.entropy).toFixed(1) + " of " + now.keys.length + " keys alike.";
     }

@@ -22,7 +22,7 @@
     ".moving button:disabled,.moving label:has(:disabled){opacity:.55}" +
     ".moving :is(button,select,input):focus-visible{outline:3px solid var(--m-key);outline-offset:1px}" +
     ".moving output{font-variant-numeric:tabular-nums;min-width:2.4em}" +
-    ".moving .m-says{margin:.7rem 0 0}" +
+    ".moving .m-says{margin:.7rem 0}.moving .m-says:last-child{margin-bottom:0}" +
     ".moving .m-hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}" +
     ".moving .m-track{position:relative;height:.95rem;background:var(--m-track);border-radius:2px;overflow:hidden}" +
     ".moving .m-fill{position:absolute;top:0;bottom:0;left:0}" +
@@ -193,7 +193,7 @@
       if (control.beside) { nodes.push(element("span", { className: "m-beside" }, [nodes.pop(), made.node])); } else { nodes.push(made.node); }
     });
     holder.replaceChildren.apply(holder, [element("fieldset", {}, [element("legend", { textContent: wanted.title })].concat(nodes))]
-      .concat(wanted.body, [says]));
+      .concat(wanted.saysFirst ? [says] : [], wanted.body, wanted.saysFirst ? [] : [says]));
     window.addEventListener("beforeprint", function () { kept = values; values = Object.assign({}, first); refresh(); });
     window.addEventListener("afterprint", function () { if (kept) { values = kept; kept = null; refresh(); } });
     if (window.ResizeObserver) { // what is drawn to fit is drawn anew when the page gets wider or narrower
@@ -206,7 +206,7 @@
   // Bring every holder of class `name` on the page to life. `make(data, change, holder)` returns
   //   title, controls [{kind: range | check | select | button, name, label, value, ..., beside: the one before}], body [elements],
   //   values {what has no control}, adjust(values, handles) before each drawing, show(values), which draws and
-  //   returns the sentence below. `change.to({name: value})` is for what else can be chosen. The data are the global
+  //   returns the sentence below (above, if `saysFirst`). `change.to({name: value})` is for what else can be chosen. The data are the global
   //   variable that the holder names in `data-source`.
   function figure(name, make) {
     var own = name.replace(/-(.)/g, function (_, letter) { return letter.toUpperCase(); }) + "Data";

@@ -68,9 +68,11 @@
         line.style.margin = ".5rem 0 0";
         return element("div", {}, [line, strip(reach, values)]);
       }));
-      return "From the token " + values.distance + (values.distance === 1 ? " position" : " positions") + " back to the last output a signal passes " + now.RNN.path + " steps in the RNN, " +
-        (now.CNN.path === null ? "finds no way through " + values.depth + " convolution" + (values.depth > 1 ? "s" : "") : now.CNN.path + " in the CNN") +
-        ", and " + now.attention.path + " in attention.";
+      function counted(count, word) { return count + " " + word + (count === 1 ? "" : "s"); }
+      return "A signal from the token " + counted(values.distance, "position") + " back reaches the last output after " + counted(now.RNN.path, "step") +
+        " in the RNN and " + counted(now.attention.path, "step") + " in attention; in the CNN " + (now.CNN.path === null ?
+          "it doesn\u2019t, since " + counted(values.depth, "layer") + (values.depth === 1 ? " sees" : " see") + " only " + counted(now.CNN.field, "position") + "." :
+          "after " + counted(now.CNN.path, "step") + ".");
     }
 
     return {
