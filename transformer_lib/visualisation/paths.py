@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from transformer_lib import checks
 from transformer_lib.visualisation.style import COLOURS, new_figure
 
-Point = tuple[float, float]
+Point = tuple[int, int]
 _PALE, _STRONG = "#c5cad3", COLOURS["without"]
 
 
