@@ -58,7 +58,7 @@ def text(rows: int = 3, columns: int = 12, vocabulary: int = 50) -> torch.Tensor
 
 def next_words(vocabulary: int = 50, columns: int = 12) -> tuple[torch.Tensor, torch.Tensor]:
     words = text(3, columns + 1, vocabulary)
-    return words[:, :-1], words[:, 1:]
+    return words[:, :-1].contiguous(), words[:, 1:].contiguous()
 
 
 def with_forward(module: nn.Module, forward: Callable[..., Any]) -> None:

@@ -10,5 +10,6 @@
 from transformer_lib.diagnostics.catalogue import CAUSES
 from transformer_lib.diagnostics.check import check_model
 from transformer_lib.diagnostics.findings import Finding, Report
+from transformer_lib.diagnostics.head_notes import heads
 
-__all__ = ["CAUSES", "Finding", "Report", "check_model"]
+__all__ = ["CAUSES", "Finding", "Report", "check_model", "heads"]

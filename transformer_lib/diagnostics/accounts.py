@@ -52,20 +52,24 @@ def _apart(subject: Subject, base: Run, loss: Loss, labels: Tensor, padded: Tens
         yield Finding("loss-counts-padding", "error", text, {"before": before, "after": after, "gradient": share})
 
 
-def _within(subject: Subject, loss: Loss | None, padded: Tensor) -> Found:
+def _with_logits(subject: Subject, loss: Loss | None) -> tuple[Tensor | None, list[Tensor]]:
+    """Return the loss, and the logits that the model returned on the way."""
     caught: list[Tensor] = []
 
     def hook(module: nn.Module, given: Any, result: Any) -> None:
         logits = inputs.logits_of(result)
         if logits is not None and logits.requires_grad:
-            logits.retain_grad()
             caught.append(logits)
 
     handle = subject.model.register_forward_hook(hook)
     try:
-        value = whole_loss(subject, loss)
+        return whole_loss(subject, loss), caught
     finally:
         handle.remove()
+
+
+def _within(subject: Subject, loss: Loss | None, padded: Tensor) -> Found:
+    value, caught = _with_logits(subject, loss)
     if not caught or value is None or not value.requires_grad:
         yield "whether the loss counts padding: the model isn't called as a whole, or gradients don't flow"
         return

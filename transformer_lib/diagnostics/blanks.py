@@ -9,6 +9,7 @@ from transformer_lib.diagnostics import discovery, flow
 from transformer_lib.diagnostics.attentions import Attention
 from transformer_lib.diagnostics.findings import Finding
 from transformer_lib.diagnostics.flow import TOLERANCE, moved, noise, sequence_name
+from transformer_lib.diagnostics.graph import Numbers
 from transformer_lib.diagnostics.inputs import Inputs, argument
 from transformer_lib.diagnostics.subject import Run, Sequence, Subject
 
@@ -47,7 +48,7 @@ def _real_outputs(subject: Subject, sequence: Sequence, padded: Tensor, output: 
     return counted & sentences.unsqueeze(1)
 
 
-def plant(subject: Subject, sequence: Sequence, all_of_it: bool = False) -> tuple[Inputs, Tensor] | None:
+def plant(subject: Subject, sequence: Sequence, all_of_it: bool = False) -> tuple[Inputs, Numbers] | None:
     """Return inputs whose first sentence ends in padding, or is all padding, and where; None if it can't be done."""
     if subject.adapter is not None:
         return None
@@ -57,11 +58,7 @@ def plant(subject: Subject, sequence: Sequence, all_of_it: bool = False) -> tupl
     where[0, 0 if all_of_it else max(1, length - max(1, length // 3)) :] = True
     changes: dict[str, Tensor] = {}
     if key is not None:
-        mask = subject.given.values[key]
-        hidden = float("-inf") if mask.is_floating_point() else ("padding" in str(key))
-        if mask.is_floating_point() and bool((mask > 0).any()):
-            hidden = 0.0
-        changes[argument(key)] = mask.masked_fill(where.to(mask.device), hidden)
+        changes[argument(key)] = _hidden(key, subject.given.values[key], where)
     elif number is not None and sequence.tokens is not None and length > 1:
         for place, value in subject.given.tensors().items():
             ids = value.T if axis and value.dim() == 2 else value
@@ -70,6 +67,14 @@ def plant(subject: Subject, sequence: Sequence, all_of_it: bool = False) -> tupl
                 changes[argument(place)] = filled.T if axis else filled
                 break
     return (subject.given.replaced(**changes), where) if changes else None
+
+
+def _hidden(key: int | str, mask: Tensor, where: Tensor) -> Tensor:
+    """Return a padding mask that hides some places more, in its own polarity."""
+    hidden = float("-inf") if mask.is_floating_point() else ("padding" in str(key))
+    if mask.is_floating_point() and bool((mask > 0).any()):
+        hidden = 0.0
+    return mask.masked_fill(where.to(mask.device), hidden)
 
 
 def empty_rows(subject: Subject, base: Run, attentions: list[Attention]) -> Found:
@@ -83,9 +88,12 @@ def empty_rows(subject: Subject, base: Run, attentions: list[Attention]) -> Foun
         yield Finding("fully-masked-row" if empty else "not-finite", "error", text, {"share": share})
         return
     yield from _evenly_over_masked(subject, empty)
-    sequence = subject.sequences[0]
-    planted = plant(subject, sequence, all_of_it=True)
-    if planted is None or sequence.shape[0] < 2:
+    yield from _nothing_but_padding(subject)
+
+
+def _nothing_but_padding(subject: Subject) -> Found:
+    planted = plant(subject, subject.sequences[0], all_of_it=True)
+    if planted is None or subject.target.shape[0] < 2:
         yield "a sentence of nothing but padding: none could be made"
         return
     try:
@@ -94,9 +102,8 @@ def empty_rows(subject: Subject, base: Run, attentions: list[Attention]) -> Foun
         yield Finding("fully-masked-row", "note", f"a sentence of padding only raises {flow.short(error)}")
         return
     if not output[1:].isfinite().all():
-        yield Finding(
-            "fully-masked-row", "error", "one sentence of padding only makes the other sentences' outputs NaN"
-        )
+        text = "one sentence of padding only makes the other sentences' outputs NaN"
+        yield Finding("fully-masked-row", "error", text)
     elif not output.isfinite().all():
         yield Finding("fully-masked-row", "note", "a sentence of padding only gets NaN; the batch has none now")
 

@@ -23,7 +23,8 @@ from transformer_lib.diagnostics import (
     weights,
 )
 from transformer_lib.diagnostics.findings import Finding, Report
-from transformer_lib.diagnostics.subject import Run, Subject, untouched
+from transformer_lib.diagnostics.lending import untouched
+from transformer_lib.diagnostics.subject import Run, Subject
 
 Found = Iterable[Finding | str]
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from transformer_lib.data import PADDING, Batch
 from transformer_lib.diagnostics import inputs
-from transformer_lib.diagnostics.graph import is_lookup
+from transformer_lib.diagnostics.graph import Numbers, is_lookup
 from transformer_lib.diagnostics.subject import Run, Sequence, Subject, is_sequence
 
 PADDING_NAMES = ("padding", "pad_token_id", "pad_id", "pad_idx", "padding_idx", "pad", "pad_token")
@@ -89,12 +89,12 @@ def _positions_vary_down(subject: Subject) -> bool:
     return table is not None and bool(table.diff(dim=0).abs().max() > 1e-6) and not table.diff(dim=1).abs().max() > 1e-6
 
 
-def alike(vectors: Tensor) -> Tensor:
+def alike(vectors: Numbers) -> Numbers:
     """Give every token of every sentence the same vector."""
     return vectors[:1, :1].expand_as(vectors).clone()
 
 
-def embedded(subject: Subject, run: Run, number: int) -> Tensor | None:
+def embedded(subject: Subject, run: Run, number: int) -> Numbers | None:
     """Return what goes into the layers: token vectors, with positions if they are added. [batch position d_model]"""
     lookups = [n for n in run.trace.nodes if is_lookup(n) and n.stage == 1 and is_sequence(n)]
     if number >= len(lookups):
@@ -143,7 +143,7 @@ def mask_key(subject: Subject, sequence: Sequence) -> int | str | None:
     return None
 
 
-def padding(subject: Subject, sequence: Sequence) -> Tensor | None:
+def padding(subject: Subject, sequence: Sequence) -> Numbers | None:
     """Return True at a sequence's padding, or None where nothing says what is padding."""
     key = mask_key(subject, sequence)
     if key is not None:
@@ -186,6 +186,6 @@ def examine(model: nn.Module, batch: Any, config: dict[str, Any], adapter: input
     return subject
 
 
-def same_kind(value: Tensor, fill: Any) -> Tensor:
+def same_kind(value: Numbers, fill: Any) -> Numbers:
     """Return a tensor like another one, filled."""
     return torch.full_like(value, fill)

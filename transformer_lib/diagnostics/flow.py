@@ -9,20 +9,21 @@ from torch import Tensor
 from transformer_lib.diagnostics import inputs
 from transformer_lib.diagnostics.attentions import Attention
 from transformer_lib.diagnostics.findings import Finding
+from transformer_lib.diagnostics.graph import Numbers
 from transformer_lib.diagnostics.subject import Change, Run, Sequence, Subject
 
 TOLERANCE = 1e-6  # of the outputs' size; what can't reach an output leaves it the same to the last bit
 Found = Iterator[Finding | str]
 
 
-def moved(before: Tensor, after: Tensor) -> Tensor:
+def moved(before: Numbers, after: Numbers) -> Numbers:
     """Return by how much outputs moved, in sizes of the outputs: [batch position]."""
     before, after = before.detach().double(), after.detach().double()
     size = before.std().clamp(min=1e-12)
     return ((before - after).abs().amax(dim=-1) / size).nan_to_num(0.0)
 
 
-def noise(where: Tensor) -> Change:
+def noise(where: Numbers) -> Change:
     """Return a change that puts other vectors of the same size at some places [batch position]."""
 
     def change(vectors: Tensor) -> Tensor:

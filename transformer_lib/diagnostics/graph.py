@@ -5,12 +5,11 @@ turned off. It holds all intermediate tensors until it is dropped: give it small
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from jaxtyping import Shaped
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 PRODUCTS = {"matmul", "bmm", "baddbmm", "einsum", "mm", "addmm"}
@@ -18,11 +17,13 @@ ATTENTION = "scaled_dot_product_attention"
 NORMS = {"layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm", "normalize"}
 STATISTICS = {"mean", "std", "var", "var_mean", "std_mean", "rsqrt", "norm", "vector_norm", "square", "pow"}
 MIXERS = PRODUCTS | NORMS | STATISTICS | {ATTENTION, "linear", "conv1d", "softmax"}
+IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__")
 DROPOUTS = {"dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"}
 SAME = {"iadd": "add", "radd": "add", "isub": "sub", "rsub": "sub", "imul": "mul", "rmul": "mul", "truediv": "div"}
 SAME |= {"itruediv": "div", "divide": "div", "multiply": "mul", "subtract": "sub", "imatmul": "matmul"}
 SAME |= {"rmatmul": "matmul", "addcmul": "add", "masked_fill": "masked_fill"}
 
+Numbers = Shaped[Tensor, "..."]  # of any shape and kind
 Edit = Callable[["Node", Tensor], Tensor]
 
 
@@ -41,7 +42,7 @@ class Node:
         self.module, self.active, self.stage, self.ancestors = "", False, 0, 0
 
     @property
-    def value(self) -> Tensor:
+    def value(self) -> Numbers:
         """The tensor as it was when it was made, without its gradient."""
         return (self.tensor if self.saved is None else self.saved).detach()
 
@@ -148,7 +149,7 @@ def op_name(func: Any) -> str:
 def _in_place(func: Any) -> bool:
     name = getattr(func, "__name__", "")
     if name.startswith("__"):
-        return name in ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__")
+        return name in IN_PLACE
     return name.endswith("_") and not name.startswith("_") and name != "requires_grad_"
 
 
@@ -163,7 +164,7 @@ def _is_ids(tensor: Tensor) -> bool:
     return tensor.dtype in (torch.int64, torch.int32) and tensor.dim() > 0
 
 
-def tensors(thing: Any, depth: int = 4) -> Iterator[Tensor]:
+def tensors(thing: Any, depth: int = 4) -> Iterator[Numbers]:
     """Yield the tensors in nested tuples, lists, dictionaries and objects with fields."""
     if isinstance(thing, Tensor):
         yield thing
@@ -172,28 +173,3 @@ def tensors(thing: Any, depth: int = 4) -> Iterator[Tensor]:
             yield from tensors(part, depth - 1)
     elif isinstance(thing, dict) and depth:
         yield from tensors(list(thing.values()), depth - 1)
-
-
-@contextmanager
-def tracing(model: nn.Module, trace: Trace) -> Iterator[Trace]:
-    """Record into `trace` while the block runs, with the names of the model's modules; all is put back afterwards."""
-    with ExitStack() as undo:
-        for name, module in model.named_modules():
-            undo.callback(module.register_forward_pre_hook(_enter(trace, name)).remove)
-            undo.callback(module.register_forward_hook(lambda *_: _leave(trace), always_call=True).remove)
-        for name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
-            if hasattr(F, name):  # so that torch's composite functions are seen from inside, too
-                undo.callback(setattr, F, name, getattr(F, name))
-                setattr(F, name, lambda *_: False)
-        undo.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
-        torch.backends.mha.set_fastpath_enabled(False)
-        undo.enter_context(trace)
-        yield trace
-
-
-def _enter(trace: Trace, name: str) -> Callable[..., None]:
-    return lambda *_: trace.module.append(name)
-
-
-def _leave(trace: Trace) -> None:
-    trace.module.pop()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.data import Batch
+from transformer_lib.diagnostics.graph import Numbers
 
 LABELS = ("labels", "label", "targets", "target_output", "tgt_out", "y", "trg_y", "tgt_y", "lm_labels")
 
@@ -44,7 +45,7 @@ class Inputs:
             values[int(name[2:]) if name[2:].isdigit() and name.startswith("at") else name] = value
         return Inputs(values, self.labels, self.labels_key, self.guessed)
 
-    def tensors(self) -> dict[int | str, Tensor]:
+    def tensors(self) -> dict[int | str, Numbers]:
         """Return those arguments that are tensors."""
         return {key: value for key, value in self.values.items() if isinstance(value, Tensor)}
 
@@ -104,7 +105,7 @@ def _placed(parts: list[Any], takes: list[str], required: list[str]) -> Inputs:
     return Inputs(dict(enumerate(parts)))
 
 
-def logits_of(result: Any) -> Tensor | None:
+def logits_of(result: Any) -> Numbers | None:
     """Return the tensor of logits or vectors in what a model returns, whatever it is wrapped in."""
     if isinstance(result, Tensor):
         return result if result.is_floating_point() and result.dim() else None
@@ -121,7 +122,7 @@ def logits_of(result: Any) -> Tensor | None:
     return found[0] if found else None
 
 
-def loss_of(result: Any) -> Tensor | None:
+def loss_of(result: Any) -> Numbers | None:
     """Return the loss among what a model returns, or None."""
     inner = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
     if isinstance(inner, Tensor):

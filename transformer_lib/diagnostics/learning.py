@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lib.diagnostics import discovery, flow, graph, inputs
+from transformer_lib.diagnostics import discovery, flow, inputs, watching
 from transformer_lib.diagnostics import subject as subject_module
 from transformer_lib.diagnostics.findings import Finding
-from transformer_lib.diagnostics.graph import Trace, is_lookup
+from transformer_lib.diagnostics.graph import Numbers, Trace, is_lookup
 from transformer_lib.diagnostics.subject import Run, Subject, is_sequence
 
 IGNORED = -100
@@ -21,7 +21,7 @@ Found = Iterator[Finding | str]
 SLACK = 1.5  # nats above ln(vocabulary): logits that spread by 1 cost 0.5 nats, by 1.7 they cost 1.5
 
 
-def labels_of(subject: Subject, base: Run) -> Tensor | None:
+def labels_of(subject: Subject, base: Run) -> Numbers | None:
     """Return labels [batch position] for the outputs: the batch's, or the next words of a model that reads on."""
     labels, target = subject.given.labels, subject.target
     if labels is not None and labels.dim() == 2:
@@ -31,7 +31,7 @@ def labels_of(subject: Subject, base: Run) -> Tensor | None:
     return None
 
 
-def real_labels(subject: Subject, labels: Tensor) -> Tensor:
+def real_labels(subject: Subject, labels: Numbers) -> Numbers:
     """Return True at labels that count."""
     number = discovery.padding_id(subject)
     real = labels >= 0
@@ -73,7 +73,7 @@ def _without_input(subject: Subject, logits: Tensor, labels: Tensor, real: Tenso
     return (logits.scatter(-1, tokens.long().unsqueeze(-1), -math.inf), others) if others.any() else (logits, real)
 
 
-def next_words(subject: Subject, base: Run) -> Tensor | None:
+def next_words(subject: Subject, base: Run) -> Numbers | None:
     """Return the input one word ahead as labels, the last one ignored; None where outputs are no logits of words."""
     tokens = subject.target.tokens
     if (
@@ -111,7 +111,7 @@ def _seen_by_loss(subject: Subject, loss: Loss | None) -> tuple[Tensor | None, T
     batch_tensors = [tensor for tensor in given if tensor is not None]
     trace = Trace(batch_tensors)
     try:
-        with torch.random.fork_rng(), graph.tracing(subject.model, trace):
+        with torch.random.fork_rng(), watching.tracing(subject.model, trace):
             value = whole_loss(subject, loss)
     except Exception:
         return None
@@ -133,7 +133,7 @@ def _seen_by_loss(subject: Subject, loss: Loss | None) -> tuple[Tensor | None, T
     return ids, asked
 
 
-def whole_loss(subject: Subject, loss: Loss | None, model: nn.Module | None = None) -> Tensor | None:
+def whole_loss(subject: Subject, loss: Loss | None, model: nn.Module | None = None) -> Numbers | None:
     """Return the loss of the model on its batch: by the caller's function, or by the model itself; else None."""
     model = model or subject.model
     if loss is None:
@@ -160,7 +160,7 @@ def takes_model(loss: Loss) -> bool:
     return bool(names) and names[0] in ("model", "net", "module", "m")
 
 
-def applied(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
+def applied(loss: Loss, logits: Numbers, labels: Numbers) -> Numbers:
     """Return a loss of logits and labels, in whichever shape the function takes them.
 
     Raises:

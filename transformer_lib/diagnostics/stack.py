@@ -8,7 +8,7 @@ from transformer_lib.config import TransformerConfig
 from transformer_lib.diagnostics import structure
 from transformer_lib.diagnostics.attentions import Attention
 from transformer_lib.diagnostics.findings import Finding
-from transformer_lib.diagnostics.graph import Node, Trace, is_lookup
+from transformer_lib.diagnostics.graph import STATISTICS, Node, Trace, is_lookup
 from transformer_lib.diagnostics.products import scalar
 from transformer_lib.diagnostics.structure import LINEAR, Sublayer, strip
 from transformer_lib.diagnostics.subject import Run, Subject, is_sequence
@@ -34,36 +34,38 @@ def residuals_and_norms(base: Run, attentions: list[Attention]) -> Found:
 
 def _norms(trace: Trace, subs: list[Sublayer], attentions: list[Attention]) -> Found:
     style = [_style(sub) for sub in subs]
-    first = {id(sub) for sub in subs if strip(sub.enters)[0].stage < 2}
     wrong = [sub for sub, what in zip(subs, style, strict=True) if what == "misplaced"]
+    missing = _without_norm(trace, subs, style)
     if wrong:
-        text = (
-            f"{len(wrong)} of {len(subs)} sub-layers (first: the {wrong[0].kind} in {wrong[0].module or 'the model'}) "
-        )
-        text += (
-            "read what no norm has seen, while their output or the skip is normed (res-post-norm, as in Swin V2 and "
-        )
-        text += "OLMo 2, does so on purpose)"
+        text = f"{_first_of(wrong, subs)} read what no norm has seen, while their output or the skip is normed "
+        text += "(res-post-norm, as in Swin V2 and OLMo 2, does so on purpose)"
         yield Finding("norm-misplaced", "warning", text, {"sublayers": len(wrong)})
-        return
-    pre = style.count("pre") > len(style) / 2
-    missing = [s for s, what in zip(subs, style, strict=True) if what == "none" and (pre or id(s) not in first)]
-    if not missing and len(subs) <= 2 and not any(what in ("pre", "post") for what in style):
-        missing = [] if _last_normed(trace) else subs
-    if missing:
-        text = f"{len(missing)} of {len(subs)} sub-layers (first: the {missing[0].kind} in "
-        text += f"{missing[0].module or 'the model'}) read what no norm has seen"
+    elif missing:
+        text = f"{_first_of(missing, subs)} read what no norm has seen"
         yield Finding("norm-missing", "warning", text, {"missing": len(missing), "of": len(subs)})
-        return
-    ends = [a.key for a in attentions if a.crosses][:1]
-    if any(not strip(end)[1] and strip(end)[0].name == "add" for end in ends):
-        yield Finding(
-            "norm-missing", "warning", "the memory that the decoder reads has not been normed: the encoder's last norm"
-        )
+    elif any(not strip(a.key)[1] and strip(a.key)[0].name == "add" for a in attentions if a.crosses):
+        text = "the memory that the decoder reads has not been normed: the encoder's last norm is missing"
+        yield Finding("norm-missing", "warning", text)
     elif not _last_normed(trace):
-        yield Finding(
-            "norm-missing", "warning", "the stack ends without a norm: what the output map reads has not been normed"
-        )
+        text = "the stack ends without a norm: what the output map reads has not been normed"
+        yield Finding("norm-missing", "warning", text)
+
+
+def _first_of(some: list[Sublayer], subs: list[Sublayer]) -> str:
+    name = some[0].module or "the model"
+    return f"{len(some)} of {len(subs)} sub-layers (first: the {some[0].kind} in {name})"
+
+
+def _without_norm(trace: Trace, subs: list[Sublayer], style: list[str]) -> list[Sublayer]:
+    """Return what reads a tensor that no norm has seen; a stack of post-norm layers begins so, rightly."""
+    pre = style.count("pre") > len(style) / 2
+    found = []
+    for sub, what in zip(subs, style, strict=True):
+        begins = strip(sub.enters)[0].stage < 2
+        if what == "none" and (pre or not begins):
+            found.append(sub)
+    alone = len(subs) <= 2 and not {"pre", "post"} & set(style)
+    return subs if alone and not found and not _last_normed(trace) else found
 
 
 def _style(sub: Sublayer) -> str:
@@ -88,13 +90,7 @@ def _last_normed(trace: Trace) -> bool:
         if node.index in seen:
             continue
         seen.add(node.index)
-        if structure.norm_input(node) is not None or node.name in structure.NORMS | {
-            "mean",
-            "std",
-            "var",
-            "pow",
-            "norm",
-        }:
+        if structure.norm_input(node) is not None or node.name in STATISTICS:
             return True
         todo += [user for user in node.users if user.name not in LINEAR]
     return False

@@ -1,7 +1,6 @@
 """The model under examination: how to run it, what its inputs are, and how to run it with one of them changed."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,8 +8,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from transformer_lib.diagnostics import graph, inputs
-from transformer_lib.diagnostics.graph import Node, Trace
+from transformer_lib.diagnostics import graph, inputs, watching
+from transformer_lib.diagnostics.graph import Node, Numbers, Trace
+from transformer_lib.diagnostics.lending import devices
 
 Change = Callable[[Tensor], Tensor]  # of a sequence's vectors [batch position d_model]
 SEED = 20170612
@@ -82,9 +82,9 @@ class Subject:
             given, roots = self._changed(changes)
             changes = None
         trace = Trace(roots, self._edit(changes) if changes else None)
-        with torch.random.fork_rng(devices=_devices(self.model)), torch.enable_grad():
+        with torch.random.fork_rng(devices=devices(self.model)), torch.enable_grad():
             torch.manual_seed(SEED)
-            with graph.tracing(self.model, trace):
+            with watching.tracing(self.model, trace):
                 raw = self.call(given)
         output = inputs.logits_of(raw)
         if output is None:
@@ -151,56 +151,11 @@ def is_sequence(node: Node) -> bool:
     ids = next(n.tensor for n in node.inputs if n.active and not n.tensor.is_floating_point() and n.tensor.dim())
     if ids.dim() != 2 or node.tensor.dim() != 3:
         return False
-    counted = [bool((ids.diff(dim=axis) == 1).all()) for axis in (0, 1) if ids.size(axis) > 1]
+    counted = [bool((ids.diff(dim=axis) == 1).all()) and bool((ids.diff(dim=1 - axis) == 0).all()) for axis in (0, 1)]
     table = max((n.tensor for n in node.inputs if n.tensor.is_floating_point()), key=lambda t: t.dim())
-    return not any(counted) and len(table) > 4
+    return not (any(counted) and ids.numel() > 1) and len(table) > 4
 
 
-def tensors_in(batch: Any) -> Iterator[Tensor]:
+def tensors_in(batch: Any) -> Iterator[Numbers]:
     """Yield the tensors that a batch holds, whatever kind it is."""
     yield from graph.tensors(vars(batch) if hasattr(batch, "__dict__") and not isinstance(batch, Tensor) else batch)
-
-
-def _devices(model: nn.Module) -> list[torch.device]:
-    return list({p.device for p in model.parameters() if p.device.type == "cuda"})
-
-
-@contextmanager
-def untouched(model: nn.Module) -> Iterator[nn.Module]:
-    """Lend the model in evaluation mode; give back its modes, buffers and gradients and the random state."""
-    before = [(module, _state(module)) for module in model.modules()]
-    fast = torch.backends.mha.get_fastpath_enabled()
-    gradients = [(p, p.grad) for p in model.parameters()]
-    buffers = [(b, b.detach().clone()) for b in model.buffers()]
-    for parameter, _ in gradients:
-        parameter.grad = None
-    try:
-        with torch.random.fork_rng(devices=_devices(model)):
-            model.eval()
-            torch.backends.mha.set_fastpath_enabled(False)
-            yield model
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-        for module, state in before:
-            _restore(module, state)
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
-        for buffer, value in buffers:
-            with torch.no_grad():
-                buffer.copy_(value)
-
-
-def _state(module: nn.Module) -> dict[str, Any]:
-    """Return a module's attributes; dictionaries (of parameters, hooks, ...) as copies."""
-    return {name: dict(value) if type(value) is dict else value for name, value in vars(module).items()}
-
-
-def _restore(module: nn.Module, state: dict[str, Any]) -> None:
-    for name in [name for name in vars(module) if name not in state]:
-        del vars(module)[name]
-    for name, value in state.items():
-        if type(value) is dict and isinstance(own := vars(module).get(name), dict):
-            own.clear()
-            own.update(value)
-        else:
-            vars(module)[name] = value

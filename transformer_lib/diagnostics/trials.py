@@ -13,17 +13,15 @@ from transformer_lib.diagnostics.learning import Loss, labels_of, next_words, re
 from transformer_lib.diagnostics.subject import Run, Subject
 
 Found = Iterator[Finding | str]
+RATE, LEARNT = 1e-2, 0.25  # of Adam; the share of the first loss that must be reached
 
 
 def gradients(subject: Subject, base: Run) -> Found:
     """Look for parameters that the outputs give no gradient, and for gradients that are not finite."""
-    parameters = [(name, p) for name, p in subject.model.named_parameters()]
-    learnable = [(name, p) for name, p in parameters if p.requires_grad]
+    learnable = [(name, p) for name, p in subject.model.named_parameters() if p.requires_grad]
     if not learnable or not base.output.requires_grad:
-        severity = "note" if not learnable else "error"
-        yield Finding(
-            "no-gradient", severity, "no parameter asks for a gradient" if not learnable else "the output has none"
-        )
+        text = "the output has none" if learnable else "no parameter asks for a gradient"
+        yield Finding("no-gradient", "error" if learnable else "note", text)
         return
     fixed = torch.randn(base.output.shape, generator=torch.Generator().manual_seed(3)).to(base.output)
     real = base.output[base.output.isfinite()]
@@ -49,33 +47,41 @@ def overfit(subject: Subject, base: Run, loss: Loss | None, steps: int) -> Found
     if subject.adapter is not None and loss is None:
         yield "whether one batch can be learnt by heart: give loss"
         return
-    model = copy.deepcopy(subject.model).eval()
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
-        yield "whether one batch can be learnt by heart: no parameter may be trained"
-        return
-    subject = copy.copy(subject)
-    subject.model = model
-    step = torch.optim.Adam(parameters, lr=3e-3)
-    track = []
-    for _ in range(steps):
-        value = (
-            _plain_loss(subject, base)
-            if loss is None and subject.given.labels_key is None
-            else whole_loss(subject, loss)
-        )
-        if value is None or not value.requires_grad:
-            yield "whether one batch can be learnt by heart: no loss that depends on the parameters"
-            return
-        track.append(float(value))
-        step.zero_grad()
-        value.backward()
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        step.step()
-    if not min(track[-5:]) < 0.5 * track[0]:
+    track = _trained(subject, base, loss, steps)
+    if track is None:
+        yield "whether one batch can be learnt by heart: no loss that depends on trainable parameters"
+    elif not min(track[-5:]) < LEARNT * track[0]:
         text = f"after {steps} steps of Adam on this one batch the loss fell from {track[0]:.3f} to only "
         text += f"{min(track[-5:]):.3f}"
         yield Finding("cannot-overfit", "warning", text, {"first": track[0], "last": min(track[-5:])})
+
+
+def _trained(subject: Subject, base: Run, loss: Loss | None, steps: int) -> list[float] | None:
+    """Return the losses of a copy that is trained, in evaluation mode; None without a loss to train it by."""
+    subject = copy.copy(subject)
+    subject.model = twin(subject.model)
+    parameters = [p for p in subject.model.parameters() if p.requires_grad]
+    plain = loss is None and subject.given.labels_key is None
+    if not parameters:
+        return None
+    optimizer, track = torch.optim.Adam(parameters, lr=RATE), []
+    for _ in range(steps):
+        value = _plain_loss(subject, base) if plain else whole_loss(subject, loss)
+        if value is None or not value.requires_grad:
+            return None
+        track.append(float(value.detach()))
+        optimizer.zero_grad()
+        value.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+    return track
+
+
+def twin(model: nn.Module) -> nn.Module:
+    """Return a copy of a model that shares nothing with it; what it keeps of earlier runs is copied without gradient."""
+    kept = [value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor)]
+    memo = {id(value): value.detach().clone() for value in kept if not value.is_leaf}
+    return copy.deepcopy(model, memo).eval()
 
 
 def _plain_loss(subject: Subject, base: Run) -> Tensor | None:
