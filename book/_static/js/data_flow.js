@@ -40,12 +40,12 @@
   moving.figure("data-flow", function (data, change) {
     var element = moving.element, rows = [], columns = { encoder: element("div"), decoder: element("div") };
     PARTS.forEach(function (part, step) {
-      var shape = element("code"), arrow = element("span", { "aria-hidden": "true", textContent: "\u2192" });
+      var shape = element("span"), arrow = element("span", { "aria-hidden": "true", textContent: "\u2192" });
       var button = element("button", { type: "button", textContent: part[1] });
       var row = element("div", {}, [button, arrow, shape]);
       row.style.cssText = "display:flex;gap:.4rem;align-items:center;flex-wrap:wrap;margin:2px 0";
-      button.style.cssText = "text-align:left;padding:.1rem .4rem;min-width:12.4em";
-      shape.style.cssText = "background:none;border:0;padding:0;color:inherit;white-space:nowrap;font-size:.85em";
+      button.style.cssText = "text-align:left;padding:.1rem .4rem;min-width:12em;font-size:.88em";
+      shape.style.cssText = "white-space:nowrap;font-size:.9em;font-variant-numeric:tabular-nums";
       button.addEventListener("click", function () { change.to({ step: step }); });
       if (!columns[part[0]].childNodes.length) { columns[part[0]].append(element("strong", { textContent: part[0] })); }
       columns[part[0]].append(row);
@@ -56,7 +56,7 @@
       var now = compute({ batch: values.batch, source: values.source, target: values.target, d_model: values.dModel, heads: values.heads, vocabulary: 1000 });
       rows.forEach(function (row, step) {
         row.shape.textContent = now[step].shape.join(" \u00D7 ");
-        row.row.style.opacity = step > values.step ? 0.6 : 1;
+        row.row.style.opacity = step > values.step ? 0.7 : 1;
         row.row.style.color = step === values.step ? "var(--m-key)" : "inherit";
         row.button.style.boxShadow = step === values.step ? "0 0 0 2px var(--m-key)" : "none";
         row.button.setAttribute("aria-pressed", step === values.step);
