@@ -306,3 +306,41 @@ def test_another_kind_of_optimiser_is_refused_before_anything_changes(tmp_path):
     with pytest.raises(ValueError, match="same kind of optimiser.*momentum"):
         checkpoints.load_checkpoint(tmp_path / "adam.pt", other, torch.optim.SGD(other.parameters(), momentum=0.9))
     assert torch.equal(other.weight, weights) and torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_checkpoint_of_another_dtype_is_refused_and_changes_nothing(tmp_path):
+    wide, narrow = nn.Linear(3, 2).double(), nn.Linear(3, 2)
+    checkpoints.save_checkpoint(tmp_path / "wide.pt", wide, torch.optim.SGD(wide.parameters()), step=1)
+    before = narrow.weight.clone()
+    with pytest.raises(
+        ValueError, match=r"weight has shape \[2, 3\] of torch.float64 where .*torch.float32 was wanted"
+    ):
+        checkpoints.load_checkpoint(tmp_path / "wide.pt", narrow)
+    assert narrow.weight.equal(before)
+
+
+def test_the_random_state_of_gpus_is_kept_where_there_are_as_many(tmp_path, monkeypatch):
+    model, put_back = nn.Linear(3, 2), []
+    optimizer, states = torch.optim.SGD(model.parameters()), [torch.arange(16, dtype=torch.uint8)] * 2
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
+    checkpoints.save_checkpoint(tmp_path / "on_gpus.pt", model, optimizer, step=1)
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", put_back.append)
+    for available, count in ((False, 0), (True, 1)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda found=available: found)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda found=count: found)
+        checkpoints.load_checkpoint(tmp_path / "on_gpus.pt", model, optimizer)
+        assert put_back == []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    checkpoints.load_checkpoint(tmp_path / "on_gpus.pt", model, optimizer)
+    assert len(put_back) == 1 and all(a.equal(b) for a, b in zip(put_back[0], states, strict=True))
+
+
+@pytest.mark.cuda
+def test_a_gpu_draws_after_loading_what_it_drew_after_saving(tmp_path):
+    model = nn.Linear(3, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters())
+    checkpoints.save_checkpoint(tmp_path / "on_gpu.pt", model, optimizer, step=1)
+    drawn = torch.rand(5, device="cuda")
+    checkpoints.load_checkpoint(tmp_path / "on_gpu.pt", model, optimizer)
+    assert torch.rand(5, device="cuda").equal(drawn)

@@ -61,3 +61,13 @@ def test_dropout_falls_on_the_sublayers_output_alone_and_only_in_training(norm):
 
 def test_a_sublayer_that_returns_zero_leaves_a_pre_norm_stream_untouched():
     assert layers.Residual(8, norm="pre").double()(X, torch.zeros_like).equal(X)
+
+
+def test_the_activation_is_a_relu_unless_gelu_is_asked_for():
+    x = torch.randn(2, 3, 8)
+    plain, smooth = layers.FeedForward(8, 12), layers.FeedForward(8, 12, "gelu")
+    smooth.load_state_dict(plain.state_dict())
+    inner = plain.inner(x)
+    torch.testing.assert_close(plain(x), plain.outer(inner.clamp(min=0)))
+    normal = torch.distributions.Normal(0.0, 1.0)
+    torch.testing.assert_close(smooth(x), plain.outer(inner * normal.cdf(inner)))

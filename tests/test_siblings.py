@@ -218,3 +218,14 @@ def test_the_gpu_gives_the_same_logits(kind, positions):
     ours, ids = made(kind, positions), tokens(1, 2, 5)
     expected = ours(ids)
     torch.testing.assert_close(ours.cuda()(ids.cuda()).cpu(), expected)
+
+
+def test_selected_texts_keep_what_is_known_about_their_end():
+    ours, caches = made(siblings.DecoderOnly), made(siblings.DecoderOnly).new_caches()
+    ours.decode(torch.tensor([[5], [6]]), caches=caches)
+    ours.decode(torch.tensor([[7], [0]]), caches=caches)
+    for cache in caches:
+        cache.select(torch.tensor([1, 0]))
+    with pytest.raises(ValueError, match="a word in row 0"):
+        ours.decode(torch.tensor([[7], [7]]), caches=caches)
+    ours.decode(torch.tensor([[0], [7]]), caches=caches)
