@@ -13,10 +13,10 @@ import jaxtyping
 import pytest
 import torch
 
-from tools import ROOT, train, training_run, training_settings
+from tools import ROOT, lock, train, training_run, training_settings
 from tools.training_run import BEST, FILES, LAST, SETTINGS, Run
 from tools.training_settings import Corpus, Settings
-from transformer_lib import multi30k, training, translator
+from transformer_lib import accumulation, multi30k, training, translator
 
 SIZES = {"epochs": 3, "vocabulary": 120, "d_model": 16, "heads": 2, "d_ff": 16, "layers": 1, "warmup": 8}
 SIZES |= {"tokens_per_batch": 320, "factor": 2.0}
@@ -86,7 +86,7 @@ def outcome(folder: Path) -> dict[str, object]:
 
 
 def names_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir() if path.name != lock.LOCK)
 
 
 HYPOTHESES = ["translator_toy_seed1_beam_5.txt", "translator_toy_seed1_greedy.txt"]
@@ -317,6 +317,52 @@ def test_a_run_keeps_the_precision_in_which_it_began(corpus, tiny, monkeypatch, 
     run_in(tmp_path, corpus, epochs=1).train()
     monkeypatch.setattr(training, "best_precision", lambda device: torch.bfloat16)
     assert run_in(tmp_path, corpus, epochs=1).precision == torch.float32
+
+
+def test_half_precision_scales_its_loss_and_goes_on_with_the_same_scale(corpus, tiny, monkeypatch, tmp_path):
+    monkeypatch.setattr(training, "best_precision", lambda device: torch.float16)
+    whole = run_in(tmp_path / "whole", corpus, epochs=1)
+    whole.train()
+    new = accumulation.gradient_scaler("cpu", torch.float16).state_dict()
+    assert whole.scaler.is_enabled() and whole.scaler.state_dict() != new
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "_end_epoch", lambda *_: None)
+        run_in(tmp_path / "stopped", corpus, epochs=1).train()  # its last checkpoint stands before the last step
+    again = run_in(tmp_path / "stopped", corpus, epochs=1)
+    assert 0 < again.step < whole.step and again.scaler.state_dict() not in (new, whole.scaler.state_dict())
+    again.train()
+    assert again.scaler.state_dict() == whole.scaler.state_dict()
+    assert all(a.equal(b) for a, b in zip(again.model.parameters(), whole.model.parameters(), strict=True))
+
+
+def test_other_precisions_need_no_scale(corpus, tmp_path):
+    run = run_in(tmp_path, corpus, epochs=1)
+    assert not run.scaler.is_enabled() and run.scaler.get_scale() == 1
+
+
+def test_a_second_run_in_a_folder_is_refused_while_the_first_is_at_work(tiny, monkeypatch, tmp_path):
+    arguments = [*ARGUMENTS, "--epochs", "1", "--folder", tmp_path]
+    with lock.alone_in(tmp_path):
+        for more in ([], ["--fresh"]):
+            text = call(monkeypatch, *arguments, *more)
+            assert f"{tmp_path} must be used by one run at a time, got another at work" in text and "--folder" in text
+        assert [path.name for path in tmp_path.iterdir()] == [lock.LOCK]
+    assert call(monkeypatch, *arguments) is None
+
+
+def test_a_lock_goes_with_its_process_even_when_that_is_killed(tmp_path):
+    code = "import sys; from pathlib import Path; from tools import lock\n"
+    code += "with lock.alone_in(Path(sys.argv[1])): print(1, flush=True); input()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout.readline() == b"1\n"
+    with pytest.raises(ValueError, match="one run at a time"), lock.alone_in(tmp_path):
+        pass
+    other.kill()
+    other.communicate()
+    with lock.alone_in(tmp_path):
+        pass
 
 
 def test_the_best_state_is_that_of_the_lowest_validation_loss(corpus, tiny, monkeypatch, tmp_path):

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from sacrebleu.metrics import BLEU
 
-from tools import LIBRARY, ROOT
+from tools import LIBRARY, ROOT, lock
 from tools.record import processor
 from tools.training_run import Run, forget
 from tools.training_settings import Corpus, Settings, multi30k_corpus, toy_corpus
@@ -163,8 +163,9 @@ def main() -> None:
         settings = chosen(options)
         name = f"{'toy' if options.toy else 'de_en'}_seed{settings.seed}"
         folder = options.folder or ROOT / "runs" / name
-        run = trained(settings, options, folder)
-        finish(run, (RESULTS if options.ship else folder) / f"translator_{name}.json", options.ship)
+        with lock.alone_in(folder):
+            run = trained(settings, options, folder)
+            finish(run, (RESULTS if options.ship else folder) / f"translator_{name}.json", options.ship)
     except KeyboardInterrupt:
         sys.exit("\nStopped. The same command (without --fresh) goes on from the last checkpoint.")
     except (OSError, ValueError) as error:

@@ -18,7 +18,7 @@ import torch
 from tqdm import tqdm
 
 from tools.training_settings import Corpus, Settings
-from transformer_lib import checkpoints, fast, files, training, translator
+from transformer_lib import accumulation, checkpoints, fast, files, training, translator
 from transformer_lib.data import Batch, batches, encode_pairs
 from transformer_lib.model import Transformer
 from transformer_lib.tokeniser import Tokeniser, train_tokeniser
@@ -49,6 +49,7 @@ class Run:
         self.curve: list[dict[str, Any]] = []
         self.step, self.saved, self.losses, self.cpu_seconds, self.wall_seconds = 0, 0, [], 0.0, 0.0
         self.precision, self._since = training.best_precision("cpu"), _now()
+        self.scaler = accumulation.gradient_scaler("cpu", self.precision)
         self._claim()
         self.tokeniser = self._tokeniser()
         self.pairs, self.validation = (encode_pairs(part, self.tokeniser) for part in (corpus.train, corpus.validation))
@@ -93,12 +94,15 @@ class Run:
         self.saved, self.curve, self.losses = self.step, extra["curve"], extra["losses"]
         self.cpu_seconds, self.wall_seconds = extra["cpu_seconds"], extra["wall_seconds"]
         self.precision = getattr(torch, extra.get("precision", str(self.precision)).removeprefix("torch."))
+        self.scaler = accumulation.gradient_scaler("cpu", self.precision)
+        if state := extra.get("scaler"):  # empty where the precision needs none
+            self.scaler.load_state_dict(state)
 
     def save(self, name: str) -> None:
         """Write a checkpoint."""
         names = ("curve", "losses", "cpu_seconds", "wall_seconds")
         extra = {name: getattr(self, name) for name in names} | {"settings": asdict(self.settings)}
-        extra["precision"] = str(self.precision)
+        extra |= {"precision": str(self.precision), "scaler": self.scaler.state_dict()}
         checkpoints.save_checkpoint(self.folder / name, self.model, self.optimizer, step=self.step, **extra)
         self.saved = self.step
 
@@ -129,7 +133,8 @@ class Run:
                 self._end_epoch(bar)
 
     def _steps(self, todo: list[Batch], rate: Callable[[int], float], bar: tqdm) -> None:
-        for loss in training.train(self.model, todo, self.loss, self.optimizer, rate, self.step + 1):
+        parts = self.model, todo, self.loss, self.optimizer, rate
+        for loss in accumulation.train_in_groups(*parts, scaler=self.scaler, first=self.step + 1):
             self.step += 1
             self.losses.append(loss)
             bar.update()
