@@ -82,7 +82,7 @@ def wrong(
     part, both = comparison.compared(got, wanted, case)
     lines += [f'On the input "{case.name}", {_call(exercise, case)}{part}:', *both]
     if status != "misconception":
-        constant = relations.constant([outcome.value for outcome in outcomes])
+        constant = None if any(verdicts) else relations.constant([outcome.value for outcome in outcomes])
         lines += [constant] if constant else _difference(got, wanted, case, exercise.tolerance)
         lines += _pattern(exercise, verdicts)
     else:

@@ -58,10 +58,12 @@ def broken(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, s
 
 @torch.enable_grad()
 def learns(exercise: Exercise, answer: Callable[..., Any]) -> bool:
-    """Tell whether gradients flow through the answer: from its output back to its floating-point inputs."""
+    """Tell whether gradients flow through the answer: from its output back to its floating-point inputs, if any."""
     case = exercise.cases[0]
     inputs = values.copied(case.inputs)
     leaves = [v.requires_grad_() for v in inputs.values() if isinstance(v, Tensor) and v.is_floating_point()]
+    if not leaves:
+        return True
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of float(...) on what needs a gradient, which is found out here anyway
