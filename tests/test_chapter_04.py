@@ -130,6 +130,7 @@ def test_a_run_is_the_same_again_and_leaves_the_callers_chance_alone():
     assert torch.equal(torch.rand(1), expected)
     assert first == extrapolation.race("three back", "shaw", seed=3, steps=3, layers=1)
     assert first.between(0, 32) == sum(first.accuracy[:2]) / 2
+    assert len(first.accuracy) == 16 and len(first.moved) == 8
 
 
 def test_sinusoids_of_base_10000_are_the_librarys():
@@ -162,3 +163,36 @@ def test_the_accuracy_figure_draws_means_and_reaches():
     assert axes.containers[0].lines[0].get_ydata().tolist() == [0.5, 0.4]
     low, high = axes.containers[0].lines[2][0].get_segments()[0][:, 1]
     assert (round(low, 6), round(high, 6)) == (0.4, 0.7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [100, 101, 102])
+def test_sinusoids_fall_behind_the_trained_length_where_shaws_vectors_hold(seed):
+    sinusoidal = extrapolation.race("three back", "sinusoidal", seed=seed, layers=1)
+    shaw = extrapolation.race("three back", "shaw", seed=seed, layers=1)
+    assert min(sinusoidal.between(0, 32), shaw.between(0, 32)) > 0.9
+    assert sinusoidal.between(32, 64) < 0.4 and sinusoidal.between(128, 256) < 0.2
+    assert shaw.between(128, 256) > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [100, 101, 102])
+def test_random_starts_cure_what_comes_from_new_positions(seed):
+    runs = [
+        extrapolation.race("three back", "sinusoidal", seed=seed, layers=1, steps=600, random_start=is_random)
+        for is_random in (False, True)
+    ]
+    assert runs[0].moved[0] > 0.95 and 0.2 < sum(runs[0].moved[1:]) / 7 < 0.7 and min(runs[1].moved) > 0.9
+    assert runs[0].between(128, 256) < 0.2 and 0.35 < runs[1].between(128, 256) < 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [100, 101, 102])
+def test_base_sizes_and_task_matter_as_the_chapter_says(seed):
+    with_100 = encodings.with_base(100.0, seed=seed)
+    assert with_100.between(0, 32) > 0.95 and with_100.between(64, 256) < 0.2
+    losses = {name: encodings.with_amplitudes(*sizes, seed=seed) for name, sizes in encodings.AMPLITUDES.items()}
+    assert losses["both small"] < losses["small embeddings"] - 0.5 and losses["small embeddings"] > 2.3
+    assert encodings.unmasked("rank", "none", seed=seed) > 0.95
+    assert encodings.unmasked("sort", "sinusoidal", seed=seed) > 0.85
+    assert encodings.unmasked("sort", "t5", seed=seed) < 0.4

@@ -108,11 +108,13 @@ class Result:
     """How well a trained racer answers; places whose answer is `NOTHING` don't count.
 
     Args:
-        accuracy: share of answers right, in bins of `BIN` positions.
+        accuracy: share of answers right in sequences of `TESTED` symbols, in bins of `BIN` positions.
+        moved: share right in sequences of `TRAINED` symbols whose positions are numbered from 0, 32, ..., 224.
         loss: of the last training step, in nats per answer.
     """
 
     accuracy: list[float]
+    moved: list[float]
     loss: float
 
     def between(self, first: int, last: int) -> float:
@@ -158,14 +160,24 @@ def fit(
     return loss.item()
 
 
-@torch.no_grad()
 def tested(model: Racer, task: str, generator: torch.Generator, loss: float) -> Result:
-    """Return how a racer does on `SEQUENCES` new sequences of `TESTED` symbols, together with its last loss."""
-    symbols, answers = TASKS[task](SEQUENCES, TESTED, generator)
-    counts = (answers != NOTHING).float()
-    right = (model(symbols).argmax(dim=-1) == answers).float() * counts
-    right, counts = (x.sum(dim=0).unflatten(0, (-1, BIN)).sum(dim=1) for x in (right, counts))
-    return Result(accuracy=(right / counts).tolist(), loss=loss)
+    """Return how a racer does on `SEQUENCES` new sequences of either length, together with its last loss."""
+    right, counts = (
+        x.unflatten(0, (-1, BIN)).sum(dim=1) for x in _right(model, TASKS[task](SEQUENCES, TESTED, generator))
+    )
+    short = TASKS[task](SEQUENCES, TRAINED, generator)
+    moved = [_right(model, short, first) for first in range(0, TESTED, TRAINED)]
+    shares = [(correct.sum() / counted.sum()).item() for correct, counted in moved]
+    return Result(accuracy=(right / counts).tolist(), moved=shares, loss=loss)
+
+
+@torch.no_grad()
+def _right(model: Racer, data: Data, first: int = 0) -> tuple[Float[Tensor, " position"], Float[Tensor, " position"]]:
+    """Return, for each position, how many answers are right and how many count."""
+    symbols, answers = data
+    counts = answers != NOTHING
+    right = (model(symbols, first).argmax(dim=-1) == answers) & counts
+    return right.float().sum(dim=0), counts.float().sum(dim=0)
 
 
 def record(seed: int) -> dict[str, Any]:
