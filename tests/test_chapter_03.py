@@ -152,7 +152,7 @@ def test_small_projections_make_flat_maps_and_large_ones_peaked_maps(seed):
 def test_idle_tokens_park_their_attention_on_a_token_that_says_nothing(seed):
     with_first, without = (idle_heads.train_idle(first=first, seed=seed) for first in (True, False))
     assert min(with_first.accuracy, without.accuracy) > 0.99
-    assert max(with_first.on_first) > 0.2
+    assert with_first.on_first[0] > 2 / 13  # twice an even share or more
 
 
 def test_idle_answers_are_the_tokens_own_and_asking_ones_the_one_before():

@@ -57,7 +57,7 @@ class Parked:
     tokens: list[int]
 
 
-def train_idle(heads: int = 2, *, first: bool, seed: int, steps: int = 400) -> Parked:
+def train_idle(heads: int = 1, *, first: bool, seed: int, steps: int = 400) -> Parked:
     """Train a layer in which half of the places need nothing from the others; Adam, 32 sequences a step.
 
     A place with an even symbol asks: its answer is the symbol just before it. One with an odd symbol is idle: its
@@ -82,7 +82,7 @@ def train_idle(heads: int = 2, *, first: bool, seed: int, steps: int = 400) -> P
 
 
 def record(seed: int) -> dict[str, Any]:
-    """Return what two heads do with and without a first token."""
+    """Return what one head does with and without a first token."""
     runs = {name: train_idle(first=name == "with", seed=seed) for name in ("with", "without")}
     return {
         name: {

@@ -32,7 +32,7 @@ def head_axes(positions: int = 4, heads: int = 3, d_k: int = 2) -> Figure:
     made = torch.arange(positions * heads * d_k, dtype=torch.float).reshape(1, positions, heads * d_k)
     right = split_heads(made, heads)[0].long()
     wrong = made.view(heads, positions, d_k).long()
-    figure = new_figure(8.6, 2.5)
+    figure = new_figure(8.6, 2.1)
     panels = figure.subplots(1, 3, width_ratios=[heads * d_k + 2, d_k * heads + heads + 1, d_k * heads + heads + 1])
     titles = ("x W_Q: one row a token", "split_heads: one block a head", "view alone: mixed up")
     for axes, title, blocks in zip(panels, titles, (made.long(), right, wrong), strict=True):
@@ -115,7 +115,7 @@ def small_maps(maps: Mapping[str, Float[Tensor, "query key"]], tokens: Sequence[
     if not maps:
         raise ValueError("small_maps needs at least one map, got none")
     rows = -(-len(maps) // columns)
-    figure = new_figure(2.1 * columns, 1.85 * rows + 0.5)
+    figure = new_figure(2.1 * columns, 1.55 * rows + 0.5)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for axes, (title, weights) in zip(grid.flat, maps.items(), strict=False):
         if weights.shape != (len(tokens), len(tokens)):
