@@ -196,3 +196,11 @@ def test_base_sizes_and_task_matter_as_the_chapter_says(seed):
     assert encodings.unmasked("rank", "none", seed=seed) > 0.95
     assert encodings.unmasked("sort", "sinusoidal", seed=seed) > 0.85
     assert encodings.unmasked("sort", "t5", seed=seed) < 0.4
+
+
+@pytest.mark.slow
+def test_the_record_is_what_the_race_gives():
+    (recorded,) = (run for run in experiments.recorded("extrapolation") if run["seed"] == 1)
+    again = extrapolation.race("three back", "t5", seed=1)
+    for share, then in zip(again.accuracy, recorded["three back"]["t5"], strict=True):
+        assert abs(share - then) < 0.1  # another processor rounds otherwise
