@@ -392,14 +392,14 @@ POLARITY_WRONG = [
     ),
     Mistake(
         "scores set to 0",
-        "The scores of padding, or its keys, are set to 0. exp(0) = 1 is a fair share: -inf, or a very negative number, is "
-        "needed.",
+        "The scores of padding, or its keys, are set to 0. exp(0) = 1 is a fair share: -inf, or something very "
+        "negative, is needed.",
         _weighed(lambda scores, real: (scores * real).softmax(dim=-1)),
         0.25,
     ),
     Mistake(
         "after the softmax",
-        "The weights of padding, or its values, are set to 0 after the softmax. Those of the words don't sum to 1 then.",
+        "The weights of padding, or its values, are set to 0 after the softmax. The words' don't sum to 1 then.",
         _weighed(lambda scores, real: scores.softmax(dim=-1) * real),
         0.5,
     ),
