@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from transformer_lib import checks, encoder_decoder, masks, model
@@ -133,7 +133,7 @@ NAMES = {  # of a published BERT's parts -> of ours
 }
 
 
-def bert_weights(published: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def bert_weights(published: Mapping[str, Shaped[Tensor, "..."]]) -> dict[str, Float[Tensor, "..."]]:
     """Return a published BERT's weights by the names in `TextEncoder`, for its `load_state_dict`.
 
     The layer over the first token (`pooler`) and the numbers of the positions have no counterpart and are left out.

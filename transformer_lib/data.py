@@ -67,16 +67,9 @@ class Batch:
 
     @classmethod
     def from_pairs(cls, pairs: Sequence[Pair]) -> "Batch":
-        """Return the pairs as one batch, in their order, with START and END put around each target.
-
-        Raises:
-            TypeError: `pairs` is not an iterable of pairs of lists, or an id is not an integer.
-            ValueError: as for `pad`.
-        """
+        """Return the pairs as one batch, in their order, with START and END around each target; errors as for `pad`."""
         checks.pairs(pairs=pairs)
-        sources = pad([source for source, _ in pairs])
-        targets = pad([[START, *target, END] for _, target in pairs])
-        return cls(sources, targets)
+        return cls(pad([source for source, _ in pairs]), pad([[START, *target, END] for _, target in pairs]))
 
     @property
     def target_input(self) -> Int[Tensor, "batch position"]:
@@ -141,8 +134,7 @@ def batches(pairs: Sequence[Pair], tokens_per_batch: int, *, generator: torch.Ge
         TypeError: `generator` is not a `torch.Generator`.
     """
     checks.positive(tokens_per_batch=tokens_per_batch)
-    if generator is not None and not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator must be a torch.Generator or None, got {type(generator).__name__}")
+    checks.instance(torch.Generator | None, generator=generator)
     lengths = _lengths(pairs, tokens_per_batch)
     groups = _groups(lengths.tolist(), _by_length(lengths, generator), tokens_per_batch)
     if generator is not None:
@@ -154,10 +146,7 @@ def _lengths(pairs: Sequence[Pair], tokens_per_batch: int) -> Int[Tensor, "pair 
     checks.pairs(pairs=pairs)
     if not len(pairs):
         raise ValueError("wanted at least one sentence pair, got none")
-    try:
-        lengths = torch.tensor([(len(source), len(target) + 1) for source, target in pairs])
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"wanted pairs of id lists (source, target), got {pairs[0]!r} ({error})") from error
+    lengths = torch.tensor([(len(source), len(target) + 1) for source, target in pairs])
     if not lengths[:, 0].all():
         raise ValueError(f"wanted a token in every source, got none in pair {int(lengths[:, 0].argmin())}")
     longest = lengths.amax(dim=1)

@@ -93,7 +93,8 @@ def pairs(**named: object) -> None:
         if isinstance(things, str | bytes) or not isinstance(things, Sequence):
             raise TypeError(f"{name} must be a list of pairs (source, target), got {shown(things)}")
         for thing in things:
-            if not isinstance(thing, Sequence) or isinstance(thing, str) or len(thing) != 2:
+            is_pair = isinstance(thing, Sequence) and not isinstance(thing, str) and len(thing) == 2
+            if not is_pair or not all(isinstance(part, Sized) for part in thing):
                 raise TypeError(f"{name} must be pairs of id lists or texts (source, target), got {shown(thing)}")
 
 
