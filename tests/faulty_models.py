@@ -317,6 +317,14 @@ def our_untrained() -> Arguments:
     return our_check(model, config={"trained_length": 5})
 
 
+def no_grad_encoder(model: Transformer) -> None:
+    with_forward(model.encoder, torch.no_grad()(type(model.encoder).forward))
+
+
+def no_memory(model: Transformer) -> None:
+    model.encoder.register_forward_hook(lambda module, given, memory: memory * 0.0)
+
+
 def split_tables(model: Transformer) -> None:
     other = nn.Parameter(torch.randn(30, 32) * 32**-0.5)
     model.embedding.register_parameter("other", other)
@@ -536,6 +544,9 @@ FAULTS = [
     Planted("input-not-shifted", "GPT", "x is y", shifted_wrongly),
     Planted("input-not-shifted", "nn.Transformer", "labels fed", labels_as_input),
     Planted("no-gradient", "GPT", "detached before the output", gpt("detached")),
+    Planted("no-gradient", "ours", "encoder under no_grad", ours_with(no_grad_encoder)),
+    Planted("input-ignored", "GPT", "one word embedded throughout", gpt("ignores")),
+    Planted("input-ignored", "ours", "memory times 0", ours_with(no_memory)),
     Planted("cannot-overfit", "GPT", "one question, four answers", impossible),
     Planted("cannot-overfit", "GPT", "all but the last parameter frozen", stuck),
 ]

@@ -47,7 +47,10 @@ class FusedGPT(nn.Module):
             pos = self.wpe(torch.zeros(t, dtype=torch.long))
         if self.fault == "position of the sentence":
             pos = self.wpe(torch.arange(b))[:, None]
-        x = self.drop(self.wte(idx) + pos)
+        words = self.wte(idx)
+        if self.fault == "ignores":
+            words = words[:, :1] * 0.0
+        x = self.drop(words + pos)
         for block in self.h:
             x = block(x)
         if self.fault != "no last norm":
@@ -322,9 +325,7 @@ class TorchClassifier(nn.Module):
         elif self.fault != "no positions":
             x = x + self.pe[: x.size(1)]
         hidden = tokens == 0
-        if self.fault == "not batch first":
-            x = self.encoder(x)
-        elif self.fault == "no padding mask":
+        if self.fault == "not batch first" or self.fault == "no padding mask":
             x = self.encoder(x)
         elif self.fault == "inverted padding mask":
             x = self.encoder(x, src_key_padding_mask=~hidden)

@@ -24,6 +24,9 @@ CAUSES = {
         2,
         "Look for batch_first, for view where transpose is meant, and for a softmax or norm over the batch axis.",
     ),
+    "input-ignored": Cause(
+        "Outputs ignore an input", 6, "Follow one word from its embedding to the output: batch_first, indices."
+    ),
     "positions-wrong-axis": Cause(
         "Positions on the wrong axis",
         4,

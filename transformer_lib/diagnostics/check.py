@@ -94,7 +94,8 @@ def _all(model: nn.Module, batch: Any, loss: Any, config: dict[str, Any], more: 
 def _checks(subject: Subject, base: Run, loss: Any, steps: int) -> Iterator[tuple[str, Callable[[], Found]]]:
     seen = attentions.find(base.trace, subject.target.shape[0])
     yield "later words", lambda: flow.later_words(subject, base, seen)
-    yield "other sentences", lambda: flow.other_sentences(subject, base)
+    yield "other sentences", lambda: flow.other_sentences(subject, base, seen)
+    yield "dependence", lambda: flow.anything(subject, base)
     yield "padding", lambda: blanks.padding(subject, base)
     yield "empty rows", lambda: blanks.empty_rows(subject, base, seen)
     yield "lengths", lambda: weights.lengths(subject, seen)

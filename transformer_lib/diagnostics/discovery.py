@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from transformer_lib.data import PADDING, Batch
 from transformer_lib.diagnostics import inputs
-from transformer_lib.diagnostics.graph import Numbers, is_lookup
+from transformer_lib.diagnostics.graph import Node, Numbers, is_lookup
 from transformer_lib.diagnostics.subject import Run, Sequence, Subject, is_sequence
 
 PADDING_NAMES = ("padding", "pad_token_id", "pad_id", "pad_idx", "padding_idx", "pad", "pad_token")
@@ -55,6 +54,11 @@ def batch_axis(subject: Subject) -> int:
     return int(_flows_down(subject) and (_positions_vary_down(subject) or _one_way(subject)))
 
 
+def lookups(run: Run) -> list[Node]:
+    """Return the nodes in which sequences of tokens were embedded, in order."""
+    return [n for n in run.trace.nodes if is_lookup(n) and n.stage == 1 and is_sequence(n)]
+
+
 def _flows_down(subject: Subject) -> bool:
     """Return whether a change at [0, 0] reaches other rows of its column, and no other column."""
     spread = _spread(subject)
@@ -96,21 +100,21 @@ def alike(vectors: Numbers) -> Numbers:
 
 def embedded(subject: Subject, run: Run, number: int) -> Numbers | None:
     """Return what goes into the layers: token vectors, with positions if they are added. [batch position d_model]"""
-    lookups = [n for n in run.trace.nodes if is_lookup(n) and n.stage == 1 and is_sequence(n)]
-    if number >= len(lookups):
-        roots = [n for n in run.trace.nodes if n.name == "input" and n.stage == 1]
-        lookups = roots
-    if number >= len(lookups):
+    starts = lookups(run) or [n for n in run.trace.nodes if n.name == "input" and n.stage == 1]
+    if number >= len(starts):
         return None
-    start, shape = lookups[number], lookups[number].tensor.shape
-    last = [n for n in run.trace.nodes if n.stage == 1 and n.follows(start) and n.tensor.numel() == shape.numel()]
-    last = [n for n in last if n.tensor.dim() == 3 and any(user.stage == 2 for user in n.users)]
+    start, sequence = starts[number], subject.sequences[number]
+    last = [n for n in run.trace.nodes if n.stage == 1 and n.tensor.dim() == 3 and n.follows(start)]
+    last = [n for n in last if any(user.stage == 2 for user in n.users)]
     if not last:
         return None
-    value, axis = last[-1].value, subject.sequences[number].batch_axis
-    if value.shape[:2] != shape[:2] and value.shape[0] == shape[1]:
-        value = value.transpose(0, 1)  # the model turned it before the layers
-    return value.transpose(0, axis)
+    value, batch = last[-1].value, sequence.shape[0]
+    axis = sequence.batch_axis
+    if value.size(axis) != batch and value.size(1 - axis) == batch:
+        axis = 1 - axis  # the model turned it before the layers
+    value = value.transpose(0, axis)
+    longer = value.size(1) - sequence.shape[1]  # a word or so put before the others
+    return value[:, longer:] if value.size(0) == batch and 0 <= longer < 4 else None
 
 
 def padding_id(subject: Subject) -> int | None:
@@ -184,8 +188,3 @@ def examine(model: nn.Module, batch: Any, config: dict[str, Any], adapter: input
         for sequence in subject.sequences:
             sequence.padding = padding(subject, sequence)
     return subject
-
-
-def same_kind(value: Numbers, fill: Any) -> Numbers:
-    """Return a tensor like another one, filled."""
-    return torch.full_like(value, fill)

@@ -126,7 +126,7 @@ def _is_triangle(buffer: Tensor) -> bool:
     return bool(torch.equal(one, lower)) or bool(torch.equal(square != 0, lower.T.bool().triu(1)))
 
 
-def other_sentences(subject: Subject, base: Run) -> Found:
+def other_sentences(subject: Subject, base: Run, attentions: list[Attention]) -> Found:
     """Test whether a sentence's outputs change with the other sentences of its batch."""
     batch = subject.target.shape[0]
     if batch < 2:
@@ -141,6 +141,11 @@ def other_sentences(subject: Subject, base: Run) -> Found:
             changes[sequence.number] = noise(where)
         after = subject.run(changes).output
         mine = max(mine, float(moved(base.output[kept], after[kept]).max()))
+    lengths = {sequence.shape[1] + more for sequence in subject.sequences for more in range(4)}
+    across = [a for a in attentions if a.scores.size(-1) == a.scores.size(-2) == batch and batch not in lengths]
+    if across and mine <= TOLERANCE:
+        text = f"{across[0].module or 'an attention'} has {batch} keys, as many as the batch has sentences: it attends "
+        yield Finding("batch-mixing", "error", f"{text}across the batch, not along the words", {"keys": batch})
     if mine > TOLERANCE:
         text = f"changing all other sentences moves one's outputs by up to {mine:.2g} of their spread"
         text += "; if the batch is [position batch], give config={'batch_first': False}"
@@ -157,6 +162,15 @@ def sequence_name(subject: Subject, sequence: Sequence) -> str:
 def short(error: Exception) -> str:
     """Return the kind of an error and the start of its text."""
     return f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}"
+
+
+def anything(subject: Subject, base: Run) -> Found:
+    """Test whether outputs change at all when every word is changed."""
+    for sequence in subject.sequences:
+        everywhere = torch.ones(sequence.shape, dtype=torch.bool)
+        if float(moved(base.output, subject.run({sequence.number: noise(everywhere)}).output).max()) <= TOLERANCE:
+            text = f"changing every word of the {sequence_name(subject, sequence)} leaves all outputs as they are"
+            yield Finding("input-ignored", "error", text)
 
 
 def chance(subject: Subject, base: Run) -> Found:

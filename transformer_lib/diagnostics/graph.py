@@ -18,6 +18,8 @@ NORMS = {"layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm", 
 STATISTICS = {"mean", "std", "var", "var_mean", "std_mean", "rsqrt", "norm", "vector_norm", "square", "pow"}
 MIXERS = PRODUCTS | NORMS | STATISTICS | {ATTENTION, "linear", "conv1d", "softmax"}
 IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__")
+QUESTIONS = {"shape", "dtype", "device", "size", "dim", "numel", "requires_grad", "layout", "ndim", "is_leaf", "item"}
+QUESTIONS |= {"is_floating_point", "is_cuda", "is_sparse", "is_nested", "grad_fn", "len", "tolist"}
 DROPOUTS = {"dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"}
 SAME = {"iadd": "add", "radd": "add", "isub": "sub", "rsub": "sub", "imul": "mul", "rmul": "mul", "truediv": "div"}
 SAME |= {"itruediv": "div", "divide": "div", "multiply": "mul", "subtract": "sub", "imatmul": "matmul"}
@@ -79,6 +81,8 @@ class Trace(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a torch function and record it."""
         kwargs, name = kwargs or {}, op_name(func)
+        if name in QUESTIONS:
+            return func(*args, **kwargs)
         if name in DROPOUTS | {ATTENTION}:
             args, kwargs = self._without_dropout(name, args, kwargs)
         changed = args[0] if args and isinstance(args[0], Tensor) and _in_place(func) else None

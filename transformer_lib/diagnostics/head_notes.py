@@ -47,9 +47,8 @@ def _notes(attention: Attention, real: Tensor | None) -> Iterator[Finding]:
             kinds.append((what, f"most goes to {what}", head_statistics.weight_at_offset(weights, offset, real)))
     first = torch.zeros(weights.size(0), weights.size(3), dtype=torch.bool)
     first[:, 0] = True
-    kinds.append(
-        ("first", "most goes to the first key, a place to park", head_statistics.weight_on_keys(weights, first, real))
-    )
+    parked = head_statistics.weight_on_keys(weights, first, real)
+    kinds.append(("first", "most goes to the first key, a place to park", parked))
     for head in range(weights.size(1)):
         for _, text, share in kinds:
             if float(share[head]) > MOST:

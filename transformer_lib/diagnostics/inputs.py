@@ -66,7 +66,9 @@ def arrange(model: nn.Module, batch: Any) -> Inputs:
         return Inputs({0: batch, 1: batch}, guessed=guess) if twice else Inputs({0: batch})
     if is_dataclass(batch) and not isinstance(batch, type):
         batch = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    if isinstance(batch, Mapping):
+    if not isinstance(batch, Mapping | tuple | list) and hasattr(batch, "__dict__"):
+        batch = {name: value for name, value in vars(batch).items() if name in takes or name.lower() in LABELS}
+    if isinstance(batch, Mapping) and batch:
         return _named(batch, takes, open_ended)
     if isinstance(batch, tuple | list) and any(isinstance(part, Tensor) for part in batch):
         return _placed(list(batch), takes, required)

@@ -78,8 +78,11 @@ def _elsewhere(subject: Subject, base: Run, sequence: Sequence, name: str) -> Fo
 
 
 def _adds_constant(base: Run, subject: Subject, sequence: Sequence) -> bool:
+    lookups = discovery.lookups(base)
+    start = lookups[sequence.number] if sequence.number < len(lookups) else None
     for node in base.trace.nodes:
-        if node.name == "add" and node.stage == 1 and len(node.inputs) > 1:
+        mine = start is None or node.follows(start)
+        if node.name == "add" and node.stage == 1 and len(node.inputs) > 1 and mine:
             other = min(node.inputs, key=lambda given: (given.stage, given.active))
             if not other.stage and other.value.is_floating_point() and float(other.value.abs().max()) > 1e-6:
                 return other.value.dim() > 1
@@ -98,19 +101,16 @@ def _order_blind(subject: Subject, base: Run, sequence: Sequence) -> bool | None
     changed = _first_attention(subject.run({sequence.number: lambda v: v[:, order]}), subject, sequence)
     if changed is None or changed.scores.shape != first.scores.shape:
         return None
-    row, other = first.scores[:, :, -1], changed.scores[:, :, -1]
+    row, other = first.scores[:, :, -1, -length:], changed.scores[:, :, -1, -length:]
     seen = (row > attentions.MASKED) & (other[..., order.argsort()] > attentions.MASKED)
     apart = (row - other[..., order.argsort()]).abs()[seen]
     return bool(len(apart)) and float(apart.max()) < 1e-4 * max(1.0, float(row[seen].abs().max()))
 
 
 def _first_attention(run: Run, subject: Subject, sequence: Sequence) -> Attention | None:
-    from transformer_lib.diagnostics.graph import is_lookup
-    from transformer_lib.diagnostics.subject import is_sequence
-
-    lookups = [n for n in run.trace.nodes if is_lookup(n) and n.stage == 1 and is_sequence(n)]
+    lookups = discovery.lookups(run)
     for attention in attentions.find(run.trace, sequence.shape[0]):
         mine = len(lookups) <= sequence.number or attention.query.follows(lookups[sequence.number])
-        if mine and not attention.crosses and attention.scores.size(-1) == sequence.shape[1]:
+        if mine and not attention.crosses and 0 <= attention.scores.size(-1) - sequence.shape[1] < 4:
             return attention
     return None

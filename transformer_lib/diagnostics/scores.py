@@ -53,7 +53,7 @@ def _kind(attention: Attention, subject: Subject) -> tuple[str, str] | None:
 def _of_scale(subject: Subject, name: str, what: str, number: float, members: list[Attention], count: int) -> Finding:
     one = members[0]
     rms_q, rms_k = (float(part.float().square().mean().sqrt()) for part in one.compared or (one.scores, one.scores))
-    made_up = name == "scale-missing" and _near(rms_q / max(rms_k, 1e-12), one.d_k**-0.5 * rms_q / max(rms_q, 1e-12))
+    made_up = name == "scale-missing" and rms_q < 1.3 * one.d_k**-0.5 * rms_k
     spread = float(one.scores[one.visible].std()) if one.visible.sum() > 1 else 0.0
     text = f"in {len(members)} of {count} attentions (first: {one.module or 'the model'}) scores are multiplied by "
     text += f"{number:.4g} = {what} where 1 / sqrt(d_k) is {one.d_k**-0.5:.4g} (d_k = {one.d_k}); they spread by "

@@ -159,8 +159,8 @@ def _scaled(lookups: list[Node], wanted: bool | None) -> Found:
 
 
 def _odd(factor: float, d_model: int) -> bool:
-    """Return whether a factor is what a slip makes of sqrt(d_model): d_model, 1 / sqrt(d_model), 1 / d_model."""
-    return any(abs(factor / slip - 1) < 0.02 for slip in (d_model, d_model**-0.5, 1 / d_model))
+    """Return whether a factor is neither near 1 nor near sqrt(d_model), nor between them."""
+    return not 0.5 < factor < 2 * math.sqrt(d_model)
 
 
 def _factor(lookup: Node) -> float:

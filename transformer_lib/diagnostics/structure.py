@@ -127,7 +127,7 @@ def _feed_forwards(trace: Trace, attentions: list[Attention]) -> list[Sublayer]:
             continue
         inner = _linear_before(node)
         outer = next((user for user in _forward(node) if user.name in LINEAR), None)
-        if inner is None or outer is None or outer.tensor.size(-1) != inner.inputs[0].tensor.size(-1):
+        if inner is None or outer is None or outer.tensor.size(-1) != _activation_input(inner).tensor.size(-1):
             continue
         after += node.index > last
         if after < 2 and not any(sub.inside is outer for sub in found):

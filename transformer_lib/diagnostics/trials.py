@@ -78,7 +78,7 @@ def _trained(subject: Subject, base: Run, loss: Loss | None, steps: int) -> list
 
 
 def twin(model: nn.Module) -> nn.Module:
-    """Return a copy of a model that shares nothing with it; what it keeps of earlier runs is copied without gradient."""
+    """Return a copy of a model that shares nothing with it; what it keeps of earlier runs loses its gradient."""
     kept = [value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor)]
     memo = {id(value): value.detach().clone() for value in kept if not value.is_leaf}
     return copy.deepcopy(model, memo).eval()

@@ -38,7 +38,10 @@ def lengths(subject: Subject, attentions: list[Attention]) -> Found:
 
 def _other_length(subject: Subject) -> Found:
     target = subject.target
-    key = list(subject.given.tensors())[-1]
+    key = _argument_of(subject, target)
+    if key is None:
+        yield "unequal lengths of source and target: give a batch with them"
+        return
     ids = subject.given.values[key]
     shorter = ids[:-1] if target.batch_axis else ids[:, :-1]
     for changed in (shorter, shorter[:-1] if target.batch_axis else shorter[:, :-1]):
@@ -51,6 +54,14 @@ def _other_length(subject: Subject) -> Found:
             text += f"{subject.sequences[0].shape[1]} words it raises {flow.short(error)}"
             yield Finding("mask-length", "error", text)
         return
+
+
+def _argument_of(subject: Subject, sequence: Sequence) -> int | str | None:
+    for key, value in reversed(subject.given.tensors().items()):
+        ids = value.T if sequence.batch_axis and value.dim() == 2 else value
+        if sequence.tokens is not None and ids.shape == sequence.tokens.shape and torch.equal(ids, sequence.tokens):
+            return key
+    return None
 
 
 def _triangular(visible: Tensor) -> bool:
