@@ -76,6 +76,8 @@ def test_who_reaches_back_sixty_four_positions(seed):
     assert 0 < ratio["Elman"] < 1e-17 and 0 < ratio["LSTM"] < 1e-12 and ratio["plain CNN"] == 0
     assert reaches["plain CNN"][16] > 0 == reaches["plain CNN"][17]
     assert all(0.2 < ratio[name] < 10 for name in ("LSTM, open", "dilated CNN", "attention"))
+    assert 0.02 < min(reaches["attention"][1:]) < max(reaches["attention"][1:]) < 0.6
+    assert reaches["dilated CNN"][127] < 0.01 and reaches["dilated CNN"][128] > 1
     for name, factor in {"Elman": 0.5, "LSTM": 0.61}.items():
         assert (reaches[name][64] / reaches[name][16]) ** (1 / 48) == pytest.approx(factor, abs=0.05)
     assert reaches["LSTM, open"][128] > 5 * reaches["LSTM, open"][32]
