@@ -14,6 +14,7 @@ HARDWARE := $(if $(shell command -v nvidia-smi 2>/dev/null),cuda or not cuda,not
 PYTEST = OMP_NUM_THREADS=1 $(VENV)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 .PHONY: help book serve test check lab train record notebooks listings exercises slides repository clean
+.PHONY: grade regrade review
 .PHONY: environment lint sources html library-tests bad-input-tests notebook-tests
 
 help:  ## list the targets
@@ -94,6 +95,15 @@ slides: environment  ## make the chapters' slides
 
 repository: environment  ## write the repository's address where it is needed (URL=https://github.com/NAME/REPO BRANCH=main)
 	$(VENV)/python -m tools.repository --write $(if $(URL),"$(URL)" "$(or $(BRANCH),main)")
+
+grade: environment  ## grade a folder of submissions (CHAPTER=02 SUBMISSIONS=dir ROSTER=file.csv; ARGS="..." is passed on)
+	$(VENV)/python -m transformer_grader grade "$(CHAPTER)" "$(SUBMISSIONS)" "$(ROSTER)" $(ARGS)
+
+regrade: environment  ## grade anew, and report whose marks changed and why (as make grade)
+	$(VENV)/python -m transformer_grader regrade "$(CHAPTER)" "$(SUBMISSIONS)" "$(ROSTER)" $(ARGS)
+
+review: environment  ## show open answers beside the rubric, then merge marks.csv into the tables (CHAPTER=02 ROSTER=file.csv)
+	$(VENV)/python -m transformer_grader review "$(CHAPTER)" "$(ROSTER)" $(ARGS)
 
 clean:  ## remove what was built (not .venv)
 	rm -rf _build .pytest_cache .ruff_cache .hypothesis

@@ -51,6 +51,15 @@ class Mistake:
     fraction: float = 0.0
 
 
+@dataclass(frozen=True)
+class Group:
+    """Points for a part of an exercise's inputs, earned where all of them come out right; used by a grader only."""
+
+    title: str
+    points: int
+    cases: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Probe:
     """A coding exercise as its author declares it: nothing of this ships, only values made from it.
@@ -63,6 +72,7 @@ class Probe:
         tolerance: an answer is right if |answer - reference| <= tolerance * (1 + |reference|) everywhere.
         replaces: the piece of the library in whose place an answer can stand, as "module.name".
         properties: names in `properties.PROPERTIES`, tried on fresh inputs.
+        groups: how a grader shares the points out over the cases; without them a wrong answer earns none for its cases.
     """
 
     id: str
@@ -79,6 +89,7 @@ class Probe:
     tolerance: float = 1e-4
     replaces: str | None = None
     properties: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,168 @@
+"""What is graded: a chapter's probes, and for each student hidden inputs that a secret decides."""
+
+import hashlib
+import hmac
+import importlib.util
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from transformer_grader.session import Call, Task
+from transformer_lib.exercises import protocols, values, variations
+from transformer_lib.exercises.declared import PUBLIC_SEED, Case, Exercise, KnownMistake, Outcome, Probe, Question
+
+MARGIN = 20  # how many tolerances the right answer and a wrong one must lie apart somewhere
+TRIES = 25  # seeds that are tried for that
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A chapter's exercises as the grader knows them.
+
+    Args:
+        stem: the notebook's name, without its ending.
+        prelude: the exercise notebook's imports, run before a student's cells.
+        version: digest of all that decides marks, apart from the secret.
+    """
+
+    chapter: str
+    stem: str
+    probes: tuple[Probe, ...]
+    questions: tuple[Question, ...]
+    prelude: str
+    version: str
+
+    @property
+    def out_of(self) -> int:
+        """Return the points that code can earn."""
+        return sum(probe.points for probe in self.probes)
+
+
+def load(chapter: str, book: Path) -> Assignment:
+    """Return the assignment of a chapter, given as "02".
+
+    Raises:
+        ValueError: the book has no probes for it.
+    """
+    found = sorted((book / "solutions").glob(f"{chapter}_*/probes.py"))
+    if len(found) != 1:
+        known = [path.parent.name[:2] for path in sorted((book / "solutions").glob("*/probes.py"))]
+        raise ValueError(f"the chapter must be one of {', '.join(known) or 'none'} in {book}, got {chapter!r}")
+    module, stem = _module(found[0]), found[0].parent.name.partition("_")[2]
+    for probe in module.PROBES:
+        check_groups(probe)
+    text = found[0].read_bytes()
+    return Assignment(
+        chapter,
+        stem,
+        tuple(module.PROBES),
+        tuple(module.QUESTIONS),
+        _prelude(book / "exercises" / found[0].parent.name / f"{stem}.ipynb"),
+        hashlib.sha256(text).hexdigest()[:16],
+    )
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"probes_of_{path.parent.name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _prelude(path: Path) -> str:
+    """Return the cell of imports that the notebook came with."""
+    if not path.exists():
+        return ""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell.get("id") == "imports")
+
+
+def check_groups(probe: Probe) -> None:
+    """Raise ValueError unless a probe's groups share out its points and name its cases."""
+    if not probe.groups:
+        return
+    known = {case.name for case in probe.cases(PUBLIC_SEED)}
+    if unknown := {name for group in probe.groups for name in group.cases} - known:
+        raise ValueError(f"{probe.id}: a group's cases must be among {sorted(known)}, got {sorted(unknown)}")
+    if (total := sum(group.points for group in probe.groups)) != probe.points:
+        raise ValueError(f"{probe.id}: the groups' points must sum to {probe.points}, got {total}")
+
+
+def number(secret: bytes, *words: str) -> int:
+    """Return a number below 2**31 that nobody can guess without the secret."""
+    digest = hmac.new(secret, "\0".join(words).encode(), hashlib.sha256).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def hidden(probe: Probe, secret: bytes, chapter: str, student: str) -> Exercise:
+    """Return an exercise's values for one student: the first seed whose inputs tell right from wrong."""
+    public, best = list(probe.cases(PUBLIC_SEED)), None
+    for attempt in range(TRIES):
+        seed = number(secret, chapter, probe.id, student, str(attempt))
+        cases = list(probe.cases(seed))
+        if best is not None and not unlike(cases, public):
+            continue
+        exercise = built(probe, cases)
+        if tells(exercise):
+            best = exercise
+            if unlike(cases, public):
+                return exercise
+    if best is None:
+        raise ValueError(f"{probe.id}: none of {TRIES} seeds tells the right answer from every wrong one")
+    return best
+
+
+def built(probe: Probe, cases: list[Case]) -> Exercise:
+    """Return an exercise with the outcomes of the reference and of every known mistake."""
+
+    def outcomes(answer: Callable[..., Any]) -> tuple[Outcome, ...]:
+        return tuple(_told(protocols.run(probe.kind, answer, case)[0], case) for case in cases)
+
+    shared = ("id", "title", "kind", "points", "minutes", "difficulty", "entry", "tolerance")
+    wrong = tuple(KnownMistake(m.name, m.sentence, outcomes(m.answer)) for m in probe.wrong)
+    fields = {name: getattr(probe, name) for name in shared}
+    return Exercise(**fields, cases=tuple(cases), right=outcomes(probe.reference), wrong=wrong)
+
+
+def _told(outcome: Outcome, case: Case) -> Outcome:
+    """Keep of an error's text only those wanted words that it holds."""
+    words = [word for word in case.mentions if word.lower() in outcome.message.lower()]
+    return Outcome(outcome.value, outcome.errors, ", ".join(words))
+
+
+def tells(exercise: Exercise) -> bool:
+    """Tell whether every known mistake differs clearly from the right answer on some input."""
+    return all(
+        any(
+            a.message != b.message or not protocols.agrees(a, b, MARGIN * exercise.tolerance)
+            for a, b in zip(mistake.outcomes, exercise.right, strict=True)
+        )
+        for mistake in exercise.wrong
+    )
+
+
+def unlike(cases: list[Case], others: list[Case]) -> bool:
+    """Tell whether some inputs differ from those that ship with the library."""
+    return len(cases) != len(others) or any(
+        not values.same(tuple(part[name] for name in part), tuple(other.get(name) for name in part), 0.0)
+        for case, public in zip(cases, others, strict=True)
+        for part, other in ((case.inputs, public.inputs), (case.state, public.state))
+    )
+
+
+def plan(exercises: list[Exercise], prelude: str, order: int) -> Task:
+    """Return what a sandbox is asked: each case as it is and in other forms, of all exercises, in one hidden order."""
+    calls = []
+    for exercise in exercises:
+        for n, (case, right) in enumerate(zip(exercise.cases, exercise.right, strict=True)):
+            forms = {"": case}
+            for name, (change, _) in {} if right.errors else variations.VARIATIONS.items():
+                if (other := variations.varied(case, change)) is not None:
+                    forms[name] = other
+            calls += [Call((exercise.id, name, n), exercise.id, exercise.kind, form) for name, form in forms.items()]
+    random.Random(order).shuffle(calls)
+    return Task({exercise.id: {"name": exercise.entry} for exercise in exercises}, calls, prelude)

@@ -1,0 +1,106 @@
+"""The command line: `transformer-grader grade`, and what goes with it."""
+
+import argparse
+import os
+import secrets
+import sys
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from transformer_grader import assignment, batch, probe, results, roster, sandbox, tables
+from transformer_grader.limits import MEGABYTE, UNSANDBOXED, Limits
+from transformer_grader.sandbox import Box, NoSandbox
+
+HOME = Path(__file__).resolve().parents[1]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the command line asks for; return the exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except (ValueError, OSError, NoSandbox) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser."""
+    outer = argparse.ArgumentParser(prog="transformer-grader", description=__doc__)
+    commands = outer.add_subparsers(required=True, metavar="COMMAND")
+    grade = commands.add_parser("grade", help="grade a folder of submissions")
+    _grading(grade)
+    grade.set_defaults(run=run_grade)
+    return outer
+
+
+def _grading(command: argparse.ArgumentParser) -> None:
+    command.add_argument("chapter", help='such as "02"')
+    command.add_argument("submissions", type=Path, help="the folder")
+    command.add_argument("roster", type=Path, help="a CSV with a column of ids")
+    command.add_argument("--out", type=Path, help="where results go (runs/grading/CHAPTER)")
+    command.add_argument("--book", type=Path, default=HOME, help="the book's folder, with solutions/")
+    command.add_argument("--secret", type=Path, help="file that decides the hidden inputs; made if there is none")
+    command.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    command.add_argument("--deadline", type=_moment, help="such as 2027-05-01T23:59+02:00; later files are late")
+    command.add_argument("--late", type=float, default=1.0, metavar="FACTOR", help="of a late submission's points")
+    command.add_argument("--cell-seconds", type=float, default=Limits.cell_seconds)
+    command.add_argument("--call-seconds", type=float, default=Limits.call_seconds)
+    command.add_argument("--total-seconds", type=float, default=Limits.total_seconds)
+    command.add_argument("--memory", type=int, default=Limits.memory // MEGABYTE, help="megabytes of a submission")
+    command.add_argument("--fresh", action="store_true", help="grade anew what has been graded")
+    command.add_argument("--unsafe-local", action="store_true", help="run students' code without a sandbox")
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone()
+
+
+def secret_of(path: Path | None) -> tuple[bytes, Path]:
+    """Return the secret, made at the first time; it stands outside of any repository, readable by its owner alone."""
+    path = path or Path.home() / ".config" / "transformer-grader" / "secret"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+    if len(secret := path.read_bytes().strip()) < 16:
+        raise ValueError(f"the secret in {path} must have at least 16 characters, got {len(secret)}")
+    return secret, path
+
+
+def prepared(options: argparse.Namespace) -> tuple[batch.Batch, list[roster.Student], Path]:
+    """Return what a run needs; NoSandbox where students' code can't be contained."""
+    work = assignment.load(options.chapter, options.book)
+    out = options.out or options.book / "runs" / "grading" / options.chapter
+    students = roster.read(options.roster)
+    secret, where = secret_of(options.secret)
+    limits = replace(
+        Limits(),
+        cell_seconds=options.cell_seconds,
+        call_seconds=options.call_seconds,
+        total_seconds=options.total_seconds,
+        memory=options.memory * MEGABYTE,
+    )
+    kept_out = [where, out, options.submissions, options.roster, options.book / "solutions"]
+    box = Box(UNSANDBOXED) if options.unsafe_local else probe.trusted(sandbox.bubblewrap(), limits, kept_out)
+    run = batch.Batch(work, box, secret, limits, options.workers, options.deadline, options.late, options.fresh)
+    return run, students, out
+
+
+def run_grade(options: argparse.Namespace) -> int:
+    """Grade, and write the tables."""
+    run, students, out = prepared(options)
+    found, orphans = run.grade(options.submissions, students, out)
+    write(run.work, students, found, out)
+    for line in orphans:
+        print(f"not on the roster: {line}", file=sys.stderr)
+    counts = {status: sum(r.status == status for r in found) for status in dict.fromkeys(r.status for r in found)}
+    print(f"{len(found)} students: {', '.join(f'{n} {status}' for status, n in counts.items())}. Results: {out}")
+    return 0
+
+
+def write(work: assignment.Assignment, students: list[roster.Student], found: list[results.Result], out: Path) -> None:
+    """Write all that a run gives."""
+    for name, make in {"grades": tables.generic, "canvas": tables.canvas, "moodle": tables.moodle}.items():
+        results.write(out / f"{name}.csv", make(work, students, found))
