@@ -37,7 +37,8 @@ def norm_input(node: Node) -> Node | None:
     if node.name in ("div", "mul") and len(node.inputs) > 1:
         first, second = node.inputs[:2]
         for whole, part in ((first, second), (second, first)):
-            thin = part.tensor.dim() == whole.tensor.dim() and part.tensor.size(-1) == 1 < whole.tensor.size(-1)
+            narrow = part.inputs[0] if part.name in ("expand_as", "expand") else part
+            thin = narrow.tensor.dim() == whole.tensor.dim() and narrow.tensor.size(-1) == 1 < whole.tensor.size(-1)
             if thin and part.stage == 2 and part.active and whole.active:
                 return _uncentred(whole)
     return None

@@ -88,20 +88,17 @@ def _tables(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def trained_rows(table: Float[Tensor, "position d_model"]) -> int | None:
     """Return from which row on a table of positions looks untrained, or None if it looks the same throughout.
 
-    Training moves rows together: trained rows share directions (a mean vector, neighbours alike); rows as they were
-    drawn, or only decayed, share none: cosines of neighbours and logarithms of sizes then have a variance of 1 in the
-    units used here. The cut is where the rows before and after differ most.
+    Training moves neighbouring rows alike; rows as they were drawn, or only decayed since, share no direction: the
+    cosine of two neighbours is 0 with a standard deviation of 1 / sqrt(d_model). The cut is where cosines before and
+    after differ most, if those after are chance.
     """
-    rows = table - 0.0
-    size = rows.norm(dim=1).clamp(min=1e-12)
-    cosine = (rows[1:] * rows[:-1]).sum(dim=1) / (size[1:] * size[:-1])
-    scores = torch.stack([cosine * math.sqrt(table.size(1)), size[1:].log() * math.sqrt(2 * table.size(1))])
-    best, place = 0.0, None
+    unit = table / table.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    cosine = (unit[1:] * unit[:-1]).sum(dim=1) * math.sqrt(table.size(1))
+    best, place = CERTAIN, None
     for cut in range(4, len(table) - 4):
-        before, after = scores[:, : cut - 1], scores[:, cut:]
-        spread = before.var(dim=1).clamp(1, 4) / before.size(1) + after.var(dim=1).clamp(1, 4) / after.size(1)
-        apart = float(((before.mean(dim=1) - after.mean(dim=1)).abs() / spread.sqrt()).max())
-        chance = abs(float(after[0].mean())) < 2.5 * after.size(1) ** -0.5  # no direction in common
-        if apart > best and chance:
+        before, after = cosine[: cut - 1], cosine[cut:]
+        spread = before.var().clamp(1, 4) / len(before) + after.var().clamp(1, 4) / len(after)
+        apart = float((before.mean() - after.mean()).abs() / spread.sqrt())
+        if apart > best and abs(float(after.mean())) < 2.5 * len(after) ** -0.5:
             best, place = apart, cut
-    return place if best > CERTAIN else None
+    return place
