@@ -27,7 +27,7 @@ class Finding:
     id: str
     severity: str
     evidence: str
-    numbers: dict[str, float] = field(default_factory=dict)
+    numbers: dict[str, float | int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checks.one_of(SEVERITIES, severity=self.severity)

@@ -166,6 +166,8 @@ def short(error: Exception) -> str:
 
 def anything(subject: Subject, base: Run) -> Found:
     """Test whether outputs change at all when every word is changed."""
+    if not base.output.isfinite().all():
+        return
     for sequence in subject.sequences:
         everywhere = torch.ones(sequence.shape, dtype=torch.bool)
         if float(moved(base.output, subject.run({sequence.number: noise(everywhere)}).output).max()) <= TOLERANCE:

@@ -1,9 +1,11 @@
 """Lending a model: what was done to it meanwhile is undone."""
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 
@@ -12,7 +14,7 @@ from torch import nn
 def untouched(model: nn.Module) -> Iterator[nn.Module]:
     """Lend the model in evaluation mode; give back its modes, buffers and gradients and the random state."""
     before = [(module, _state(module)) for module in model.modules()]
-    fast = torch.backends.mha.get_fastpath_enabled()
+    fast, python, array = torch.backends.mha.get_fastpath_enabled(), random.getstate(), numpy.random.get_state()
     gradients = [(p, p.grad) for p in model.parameters()]
     buffers = [(b, b.detach().clone()) for b in model.buffers()]
     for parameter, _ in gradients:
@@ -24,6 +26,8 @@ def untouched(model: nn.Module) -> Iterator[nn.Module]:
             yield model
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+        random.setstate(python)
+        numpy.random.set_state(array)
         for module, state in before:
             _restore(module, state)
         for parameter, gradient in gradients:
