@@ -14,7 +14,7 @@ from torch import nn
 def untouched(model: nn.Module) -> Iterator[nn.Module]:
     """Lend the model in evaluation mode; give back its modes, buffers and gradients and the random state."""
     before = [(module, _state(module)) for module in model.modules()]
-    fast, python, array = torch.backends.mha.get_fastpath_enabled(), random.getstate(), numpy.random.get_state()
+    fast, python, array = torch.backends.mha.get_fastpath_enabled(), random.getstate(), numpy.random.get_state()  # noqa: NPY002
     gradients = [(p, p.grad) for p in model.parameters()]
     buffers = [(b, b.detach().clone()) for b in model.buffers()]
     for parameter, _ in gradients:
@@ -27,7 +27,7 @@ def untouched(model: nn.Module) -> Iterator[nn.Module]:
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
         random.setstate(python)
-        numpy.random.set_state(array)
+        numpy.random.set_state(array)  # noqa: NPY002
         for module, state in before:
             _restore(module, state)
         for parameter, gradient in gradients:
