@@ -48,19 +48,23 @@ class TransformerConfig:
     norm_eps: float = 1e-5
 
     def __post_init__(self) -> None:
-        sizes = ("vocabulary", "d_model", "heads", "d_ff", "layers", "max_length")
-        checks.positive(**{name: getattr(self, name) for name in sizes})
-        for name in ("vocabulary", "max_length", "d_ff"):
-            checks.matrix(**{name: getattr(self, name), "d_model": self.d_model})
-        checks.probability(dropout=self.dropout)
-        checks.one_of(NORMS, norm=self.norm)
-        checks.one_of(POSITIONS, positions=self.positions)
-        checks.one_of(tuple(ACTIVATIONS), activation=self.activation)
-        checks.instance(bool, attention_bias=self.attention_bias)
-        checks.above_zero(norm_eps=self.norm_eps)
+        _check_each(self)
+        checks.heads_divide(self.d_model, self.heads)
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model must be even for sinusoidal positions, got {self.d_model}")
-        checks.heads_divide(self.d_model, self.heads)
         if self.positions == "rotary" and self.d_model // self.heads % 2:
             raise ValueError(f"d_model / heads must be even for rotary positions, got {self.d_model // self.heads}")
         checks.token_id(self.vocabulary, padding=self.padding)
+
+
+def _check_each(config: TransformerConfig) -> None:
+    sizes = ("vocabulary", "d_model", "heads", "d_ff", "layers", "max_length")
+    checks.positive(**{name: getattr(config, name) for name in sizes})
+    for name in ("vocabulary", "max_length", "d_ff"):
+        checks.matrix(**{name: getattr(config, name), "d_model": config.d_model})
+    checks.probability(dropout=config.dropout)
+    checks.one_of(NORMS, norm=config.norm)
+    checks.one_of(POSITIONS, positions=config.positions)
+    checks.one_of(tuple(ACTIVATIONS), activation=config.activation)
+    checks.instance(bool, attention_bias=config.attention_bias)
+    checks.above_zero(norm_eps=config.norm_eps)
