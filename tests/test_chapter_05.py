@@ -67,6 +67,39 @@ def test_the_outputs_at_t_span_t_minus_1_dimensions_up_to_the_values_width(seed)
         assert torch.linalg.matrix_rank(outputs - outputs[0]) == min(t - 1, 16)
 
 
+@seeds
+def test_a_row_of_nan_spoils_the_gradient_even_where_the_loss_leaves_it_out(seed):
+    torch.manual_seed(seed)
+    query, key, value = torch.randn(3, 3, 2, 4, 8)
+    mask = masks.padding_mask(torch.tensor([[7, 4, 9, 5], [8, 3, 0, 0], [0, 0, 0, 0]])) & masks.causal_mask(4)
+    naive = attention.attention_scores(query, key).masked_fill(~mask, -math.inf).softmax(-1) @ value
+    W = torch.randn(8, 8, requires_grad=True)
+    for output, finite in ((naive, False), (attention.attend(query, key, value, mask), True)):
+        loss = (output @ W)[:2].square().mean()
+        assert loss.isfinite() and torch.autograd.grad(loss, W)[0].isfinite().all() == finite
+
+
+@seeds
+def test_a_padding_mask_the_wrong_way_round_is_nan_in_full_sentences_only(seed):
+    torch.manual_seed(seed)
+    x, real = torch.randn(2, 4, 16), torch.tensor([[True, True, True, True], [True, True, False, False]])
+    found, weights = torch.nn.MultiheadAttention(16, 2, batch_first=True)(x, x, x, key_padding_mask=real)
+    assert found[0].isnan().all() and found[1].isfinite().all() and weights[1, :, :2].eq(0).all()
+
+
+@seeds
+def test_one_head_with_one_component_cannot_give_most_to_the_key_in_the_middle(seed):
+    query = 30 * torch.randn(1000, 1, generator=torch.Generator().manual_seed(seed))
+    assert (query @ torch.tensor([[-1.0, 0.0, 1.0]])).softmax(-1)[:, 1].max() < 0.334
+
+
+def test_a_finite_number_leaves_a_row_without_keys_alike_or_as_if_unmasked():
+    scores = torch.tensor([2.0, 1.0, 0.0])
+    torch.testing.assert_close((scores - 1e9).softmax(-1), torch.full((3,), 1 / 3))
+    torch.testing.assert_close((scores - 1e4).softmax(-1), scores.softmax(-1))
+    torch.testing.assert_close((scores.double() - 1e9).softmax(-1), scores.double().softmax(-1))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_infinity_is_a_right_mask_in_each_precision_and_an_empty_row_gives_zeros(dtype):
     scores, may = torch.tensor([[2.0, 1.0, 0.0]], dtype=dtype), torch.tensor([[True, True, False]])
