@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer_lib import attention, experiments, multi_head, positional, relative
-from transformer_lib.experiments import encodings, extrapolation
+from transformer_lib.experiments import encodings, extrapolation, race_causes
 from transformer_lib.toy_tasks import NOTHING
 from transformer_lib.visualisation import positions
 
@@ -133,6 +133,26 @@ def test_a_run_is_the_same_again_and_leaves_the_callers_chance_alone():
     assert len(first.accuracy) == 16 and len(first.moved) == 8
 
 
+@pytest.mark.parametrize("keys", race_causes.KEYS)
+def test_keys_are_hidden_as_said_and_a_trained_length_is_left_alone(keys):
+    mask = race_causes.visible(keys, 100, generator(0))
+    distance = torch.arange(100).unsqueeze(1) - torch.arange(100)
+    assert not mask[distance < 0].any() and mask[(distance >= 0) & (distance < 16)].all()
+    assert mask[-1].sum() == {"all": 100}.get(keys, 32)
+    assert (mask & (distance >= 32)).any() == (keys != "the last 32")
+    if keys == "32, half of them far":
+        assert not mask[(distance >= 16) & (distance < 32)].any() and (mask & (distance >= 32))[-1].sum() == 16
+
+
+def test_sinusoids_along_the_wrong_axis_give_equal_tokens_of_a_sentence_the_same_place():
+    torch.manual_seed(100)
+    racer = race_causes.WrongAxis()
+    entered = []
+    racer.encoder.register_forward_pre_hook(lambda module, inputs: entered.append(inputs[0]))
+    racer(torch.full((2, 5), 7))
+    assert entered[0][0, 0].equal(entered[0][0, 4]) and not entered[0][0].equal(entered[0][1])
+
+
 def test_sinusoids_of_base_10000_are_the_librarys():
     torch.testing.assert_close(
         encodings.sinusoids_with_base(100, 64, 10_000.0), positional.sinusoidal_positions(100, 64), rtol=0, atol=1e-5
@@ -192,10 +212,30 @@ def test_base_sizes_and_task_matter_as_the_chapter_says(seed):
     with_100 = encodings.with_base(100.0, seed=seed)
     assert with_100.between(0, 32) > 0.95 and with_100.between(64, 256) < 0.2
     losses = {name: encodings.with_amplitudes(*sizes, seed=seed) for name, sizes in encodings.AMPLITUDES.items()}
-    assert losses["both small"] < losses["small embeddings"] - 0.5 and losses["small embeddings"] > 2.3
+    sixteenth = losses["paper's, a sixteenth"]
+    assert losses["both small"] < min(sixteenth, losses["small embeddings"] - 0.5) and losses["small embeddings"] > 2.3
+    assert sixteenth < losses["paper's sizes"] - 0.3 and losses["small positions"] > losses["paper's sizes"]
     assert encodings.unmasked("rank", "none", seed=seed) > 0.95
     assert encodings.unmasked("sort", "sinusoidal", seed=seed) > 0.85
     assert encodings.unmasked("sort", "t5", seed=seed) < 0.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [100, 101, 102])
+def test_rope_fails_by_new_offsets_and_t5_and_random_starts_by_the_number_of_keys(seed):
+    everything, near, far = race_causes.KEYS
+    rope, t5 = (race_causes.accuracies(scheme, seed=seed) for scheme in ("rotary", "t5"))
+    moved = race_causes.accuracies("sinusoidal", seed=seed, steps=600, layers=1, random_start=True)
+    assert rope[near] > 0.9 and rope[far] < 0.4
+    assert min(t5[near], t5[far]) > t5[everything] + 0.2
+    assert moved[near] > 0.95 and moved[far] > moved[everything] + 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [100, 101, 102])
+def test_along_the_wrong_axis_the_loss_falls_and_the_task_is_not_learned(seed):
+    astray = race_causes.along_the_wrong_axis(seed=seed)
+    assert astray.loss < math.log(16) - 0.3 and astray.between(0, 32) < 0.3
 
 
 @pytest.mark.slow

@@ -9,11 +9,12 @@ from transformer_lib.experiments import extrapolation
 from transformer_lib.experiments.extrapolation import D_MODEL, TESTED, Racer
 
 SHORT = 12  # symbols in a sequence to be sorted
-AMPLITUDES = {  # of the embeddings (standard deviation) and of the positions (a vector's length, 4 or a sixteenth)
+AMPLITUDES = {  # of the embeddings (standard deviation) and of the positions (a vector's length; their own is 4)
     "paper's sizes": (1.0, 4.0),
     "small embeddings": (0.02, 4.0),
     "both small": (0.02, 0.25),
     "small positions": (1.0, 0.25),
+    "paper's, a sixteenth": (1 / 16, 0.25),
 }
 
 

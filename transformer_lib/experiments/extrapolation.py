@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transformer_lib import checks, encoder_decoder, masks, positional, relative, toy_tasks
@@ -90,16 +90,20 @@ class Racer(nn.Module):
         return made[scheme]() if scheme in made else None
 
     def forward(
-        self, symbols: Int[Tensor, "batch position"], first: int = 0
+        self,
+        symbols: Int[Tensor, "batch position"],
+        first: int = 0,
+        mask: Bool[Tensor, "position position"] | None = None,
     ) -> Float[Tensor, "batch position vocabulary"]:
-        """Return the logits of each place's answer; `first` is the number of the first position."""
+        """Return the logits of each place's answer; positions count from `first`; without a mask, by `causal`."""
         length = symbols.size(1)
         x = self.symbol(symbols)
         if self.learned is not None:
             x = x + self.learned(length, first)
         if self.sinusoids is not None:
             x = x + self.sinusoids[first : first + length]
-        mask = masks.causal_mask(length) if self.causal else None
+        if mask is None and self.causal:
+            mask = masks.causal_mask(length)
         return self.answer(self.encoder(x, mask))
 
 
