@@ -78,7 +78,7 @@ def _add(to: Shown, cell) -> None:
 def problems(root: Path = ROOT) -> list[str]:
     """Say which row is malformed, unproven or out of date."""
     rows, targets = claims(root), shown(root)
-    written = {f"{cells.chapter(path):02d}" for path in cells.notebooks(root, "notebooks")}
+    written = _written(root)
     keys = set(re.findall(r"@\w+\{(\w+),", (root / BIBLIOGRAPHY).read_text(encoding="utf-8")))
     found = [f"{DATA}: {problem}" for row in rows for problem in _row(row, targets, written, keys)]
     ids = [row["id"] for row in rows]
@@ -93,6 +93,12 @@ def problems(root: Path = ROOT) -> list[str]:
     if not page.exists() or page.read_text(encoding="utf-8") != ledger_page.page(rows, targets, written):
         found.append(f"{PAGE}: isn't what {DATA} says")
     return found
+
+
+def _written(root: Path) -> set[str]:
+    """Return the numbers of the chapters that are there; a notebook of the clinic has none."""
+    numbers = (cells.chapter(path) for path in cells.notebooks(root, "notebooks"))
+    return {f"{number:02d}" for number in numbers if number is not None}
 
 
 def _row(row: dict, targets: dict[str, Shown], written: set[str], keys: set[str]) -> list[str]:
@@ -147,7 +153,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.ledger", description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"make {PAGE}")
     if parser.parse_args(arguments).write:
-        written = {f"{cells.chapter(path):02d}" for path in cells.notebooks(root, "notebooks")}
+        written = _written(root)
         cells.write_text(root / PAGE, ledger_page.page(claims(root), shown(root), written))
     return report(problems(root), f"edit {DATA} or the chapter, then: python -m tools.ledger --write")
 
