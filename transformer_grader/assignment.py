@@ -6,16 +6,19 @@ import importlib.util
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from torch import Tensor
 
 from transformer_grader.session import Call, Task
 from transformer_lib.exercises import protocols, values, variations
 from transformer_lib.exercises.declared import PUBLIC_SEED, Case, Exercise, KnownMistake, Outcome, Probe, Question
 
 MARGIN = 20  # how many tolerances the right answer and a wrong one must lie apart somewhere
+NO_CONSTANT = "the variant's constant is missing"
 TRIES = 25  # seeds that are tried for that
 
 
@@ -27,6 +30,7 @@ class Assignment:
         stem: the notebook's name, without its ending.
         prelude: the exercise notebook's imports, run before a student's cells.
         version: digest of all that decides marks, apart from the secret.
+        constants: exercise -> what a private variant multiplies its answers by.
     """
 
     chapter: str
@@ -35,6 +39,7 @@ class Assignment:
     questions: tuple[Question, ...]
     prelude: str
     version: str
+    constants: dict[str, float] = field(default_factory=dict)
 
     @property
     def out_of(self) -> int:
@@ -98,15 +103,15 @@ def number(secret: bytes, *words: str) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-def hidden(probe: Probe, secret: bytes, chapter: str, student: str) -> Exercise:
+def hidden(work: Assignment, probe: Probe, secret: bytes, student: str) -> Exercise:
     """Return an exercise's values for one student: the first seed whose inputs tell right from wrong."""
     public, best = list(probe.cases(PUBLIC_SEED)), None
     for attempt in range(TRIES):
-        seed = number(secret, chapter, probe.id, student, str(attempt))
+        seed = number(secret, work.chapter, probe.id, student, str(attempt))
         cases = list(probe.cases(seed))
         if best is not None and not unlike(cases, public):
             continue
-        exercise = built(probe, cases)
+        exercise = built(probe, cases, work.constants.get(probe.id, 1.0))
         if tells(exercise):
             best = exercise
             if unlike(cases, public):
@@ -116,16 +121,29 @@ def hidden(probe: Probe, secret: bytes, chapter: str, student: str) -> Exercise:
     return best
 
 
-def built(probe: Probe, cases: list[Case]) -> Exercise:
-    """Return an exercise with the outcomes of the reference and of every known mistake."""
+def built(probe: Probe, cases: list[Case], constant: float = 1.0) -> Exercise:
+    """Return an exercise with the outcomes of the reference and of every known mistake, times a variant's constant."""
 
-    def outcomes(answer: Callable[..., Any]) -> tuple[Outcome, ...]:
-        return tuple(_told(protocols.run(probe.kind, answer, case)[0], case) for case in cases)
+    def outcomes(answer: Callable[..., Any], times: float = constant) -> tuple[Outcome, ...]:
+        got = (_told(protocols.run(probe.kind, answer, case)[0], case) for case in cases)
+        return tuple(o if o.errors else replace(o, value=multiplied(o.value, times)) for o in got)
 
     shared = ("id", "title", "kind", "points", "minutes", "difficulty", "entry", "tolerance")
     wrong = tuple(KnownMistake(m.name, m.sentence, outcomes(m.answer)) for m in probe.wrong)
+    if constant != 1.0:
+        wrong += (KnownMistake(NO_CONSTANT, f"It isn't multiplied by {constant}.", outcomes(probe.reference, 1.0)),)
     fields = {name: getattr(probe, name) for name in shared}
     return Exercise(**fields, cases=tuple(cases), right=outcomes(probe.reference), wrong=wrong)
+
+
+def multiplied(value: Any, constant: float) -> Any:
+    """Return a value times a constant, where it is made of real numbers; of several parts the first."""
+    if constant == 1.0:
+        return value
+    if isinstance(value, tuple | list) and value:
+        return (multiplied(value[0], constant), *value[1:])
+    real = isinstance(value, Tensor) and value.is_floating_point() or isinstance(value, float)
+    return value * constant if real else value
 
 
 def _told(outcome: Outcome, case: Case) -> Outcome:
@@ -152,6 +170,16 @@ def unlike(cases: list[Case], others: list[Case]) -> bool:
         for case, public in zip(cases, others, strict=True)
         for part, other in ((case.inputs, public.inputs), (case.state, public.state))
     )
+
+
+def kinds(probe: Probe) -> int:
+    """Return how many different sets of inputs forty seeds give."""
+    found: list[list[Case]] = []
+    for seed in range(1, 41):
+        cases = list(probe.cases(number(b"kinds", str(seed))))
+        if all(unlike(cases, other) for other in found):
+            found.append(cases)
+    return len(found)
 
 
 def plan(exercises: list[Exercise], prelude: str, order: int) -> Task:

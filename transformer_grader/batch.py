@@ -4,8 +4,8 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -21,8 +21,6 @@ from transformer_grader.roster import Student
 from transformer_grader.sandbox import Box, NoSandbox
 from transformer_grader.session import Runner, Task, Transcript
 from transformer_grader.submissions import Submission
-
-Build = Callable[[Assignment, bytes, str], tuple[list, Task]]
 
 
 @dataclass
@@ -67,13 +65,16 @@ class Batch:
 
         with ThreadPoolExecutor(self.workers) as pool:
             try:
-                return list(self._watched(pool.map(one, students), len(students))), orphans
+                waiting = [pool.submit(one, student) for student in students]
+                for _ in self._watched(as_completed(waiting), len(students)):
+                    pass
+                return [done.result() for done in waiting], orphans
             except BaseException:  # an interrupt: what is running is finished and kept, nothing else is begun
                 stop.set()
                 raise
 
-    def _watched(self, results_: Iterable[Result], total: int) -> Iterable[Result]:
-        return tqdm(results_, total=total, unit="submission", disable=self.quiet, file=sys.stderr, smoothing=0.1)
+    def _watched(self, done: Iterable[Future], total: int) -> Iterable[Future]:
+        return tqdm(done, total=total, unit="submission", disable=self.quiet, file=sys.stderr, smoothing=0.1)
 
     def result(self, student: Student, submission: Submission, store: Store, slot: int) -> Result:
         """Return a student's result, from the store where nothing has changed; it never raises."""
@@ -100,7 +101,7 @@ class Batch:
         old = store.load(student.id)
         if old is not None and not self.fresh and old.why == why and old.status != "needs-review":
             return old
-        exercises = [assignment.hidden(p, self.secret, self.work.chapter, student.id) for p in self.work.probes]
+        exercises = [assignment.hidden(self.work, p, self.secret, student.id) for p in self.work.probes]
         order = assignment.number(self.secret, self.work.chapter, "order", student.id)
         task = assignment.plan(exercises, self.work.prelude, order)
         task.torch = self.torch

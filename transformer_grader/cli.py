@@ -1,6 +1,7 @@
 """The command line: `transformer-grader grade`, and what goes with it."""
 
 import argparse
+import json
 import os
 import secrets
 import sys
@@ -8,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from transformer_grader import assignment, batch, probe, results, roster, sandbox, tables
+from transformer_grader import assignment, batch, probe, reports, results, review, roster, sandbox, tables, variant
 from transformer_grader.limits import MEGABYTE, UNSANDBOXED, Limits
 from transformer_grader.sandbox import Box, NoSandbox
 
@@ -32,16 +33,35 @@ def parser() -> argparse.ArgumentParser:
     grade = commands.add_parser("grade", help="grade a folder of submissions")
     _grading(grade)
     grade.set_defaults(run=run_grade)
+    regrade = commands.add_parser("regrade", help="grade anew, and report whose marks changed and why")
+    _grading(regrade)
+    regrade.set_defaults(run=run_regrade)
+    review = commands.add_parser("review", help="show open answers, and merge the points that a person gave")
+    _named(review)
+    review.set_defaults(run=run_review)
+    make = commands.add_parser("variant", help="make a private variant of a chapter's exercises")
+    _named(make, roster_too=False)
+    make.set_defaults(run=run_variant)
+    check = commands.add_parser("check", help="try the sandbox, and say which hidden inputs are few")
+    _named(check, roster_too=False)
+    check.set_defaults(run=run_check)
     return outer
 
 
-def _grading(command: argparse.ArgumentParser) -> None:
+def _named(command: argparse.ArgumentParser, roster_too: bool = True) -> None:
     command.add_argument("chapter", help='such as "02"')
-    command.add_argument("submissions", type=Path, help="the folder")
-    command.add_argument("roster", type=Path, help="a CSV with a column of ids")
-    command.add_argument("--out", type=Path, help="where results go (runs/grading/CHAPTER)")
+    if roster_too:
+        command.add_argument("roster", type=Path, help="a CSV with a column of ids")
+    command.add_argument("--out", type=Path, help="where results are (runs/grading/CHAPTER)")
     command.add_argument("--book", type=Path, default=HOME, help="the book's folder, with solutions/")
     command.add_argument("--secret", type=Path, help="file that decides the hidden inputs; made if there is none")
+    command.add_argument("--variant", type=Path, help="variant.json of a private variant")
+
+
+def _grading(command: argparse.ArgumentParser) -> None:
+    _named(command, roster_too=False)
+    command.add_argument("submissions", type=Path, help="the folder")
+    command.add_argument("roster", type=Path, help="a CSV with a column of ids")
     command.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     command.add_argument("--deadline", type=_moment, help="such as 2027-05-01T23:59+02:00; later files are late")
     command.add_argument("--late", type=float, default=1.0, metavar="FACTOR", help="of a late submission's points")
@@ -71,8 +91,7 @@ def secret_of(path: Path | None) -> tuple[bytes, Path]:
 
 def prepared(options: argparse.Namespace) -> tuple[batch.Batch, list[roster.Student], Path]:
     """Return what a run needs; NoSandbox where students' code can't be contained."""
-    work = assignment.load(options.chapter, options.book)
-    out = options.out or options.book / "runs" / "grading" / options.chapter
+    work, out = loaded(options), place(options)
     students = roster.read(options.roster)
     secret, where = secret_of(options.secret)
     limits = replace(
@@ -88,11 +107,22 @@ def prepared(options: argparse.Namespace) -> tuple[batch.Batch, list[roster.Stud
     return run, students, out
 
 
+def loaded(options: argparse.Namespace) -> assignment.Assignment:
+    """Return the assignment, or its private variant."""
+    work = assignment.load(options.chapter, options.book)
+    return variant.applied(work, json.loads(options.variant.read_text(encoding="utf-8"))) if options.variant else work
+
+
+def place(options: argparse.Namespace) -> Path:
+    """Return the folder of a run's results."""
+    return options.out or options.book / "runs" / "grading" / options.chapter
+
+
 def run_grade(options: argparse.Namespace) -> int:
-    """Grade, and write the tables."""
+    """Grade, and write the tables and pages."""
     run, students, out = prepared(options)
     found, orphans = run.grade(options.submissions, students, out)
-    write(run.work, students, found, out)
+    reports.write(run.work, students, found, out)
     for line in orphans:
         print(f"not on the roster: {line}", file=sys.stderr)
     counts = {status: sum(r.status == status for r in found) for status in dict.fromkeys(r.status for r in found)}
@@ -100,7 +130,51 @@ def run_grade(options: argparse.Namespace) -> int:
     return 0
 
 
-def write(work: assignment.Assignment, students: list[roster.Student], found: list[results.Result], out: Path) -> None:
-    """Write all that a run gives."""
-    for name, make in {"grades": tables.generic, "canvas": tables.canvas, "moodle": tables.moodle}.items():
-        results.write(out / f"{name}.csv", make(work, students, found))
+def run_regrade(options: argparse.Namespace) -> int:
+    """Grade anew; report what changed and why."""
+    run, students, out = prepared(options)
+    store = results.Store(out)
+    before = {student.id: store.load(student.id) for student in students}
+    run.fresh = True
+    found, _ = run.grade(options.submissions, students, out)
+    reports.write(run.work, students, found, out)
+    lines = reports.changes(before, found)
+    results.write(out / "changes.csv", tables.table(("id", "before", "after", "what", "why"), lines))
+    for line in lines:
+        print(": ".join(tables.cell(part) for part in line))
+    print(f"{len(lines)} of {len(found)} changed. Written: {out / 'changes.csv'}")
+    return 0
+
+
+def run_review(options: argparse.Namespace) -> int:
+    """Merge what a person has written so far, and show what there is to mark."""
+    work, out = loaded(options), place(options)
+    students, (secret, _) = roster.read(options.roster), secret_of(options.secret)
+    found = review.merge(work, students, results.Store(out), secret, out)
+    sheet = review.show(work, found, secret, out)
+    reports.write(work, students, found, out)
+    marked = sum(len(result.open_points) for result in found)
+    total = sum(len(result.open) for result in found)
+    print(f"{marked} of {total} open answers are marked. Write points into {sheet}, beside its pages, and run again.")
+    return 0
+
+
+def run_variant(options: argparse.Namespace) -> int:
+    """Make a private variant."""
+    work, out = assignment.load(options.chapter, options.book), options.out or Path("variant")
+    notebook = next((options.book / "exercises").glob(f"{options.chapter}_*/*.ipynb"))
+    for line in variant.write(work, secret_of(options.secret)[0], notebook, out):
+        print(line)
+    print(f"Hand out {out / 'handout'}; grade with --variant {out / 'variant.json'}, and keep that to yourself.")
+    return 0
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Try the sandbox; name exercises whose hidden inputs can be only a few."""
+    probe.trusted(sandbox.bubblewrap(), Limits(), [options.book / "solutions"])
+    print("The sandbox holds.")
+    work = assignment.load(options.chapter, options.book)
+    for one in work.probes:
+        if (count := assignment.kinds(one)) < 10:
+            print(f"{one.id}: {count} different sets of inputs in 40 seeds; a submission could carry a table of them.")
+    return 0

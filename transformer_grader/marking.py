@@ -8,6 +8,7 @@ from transformer_lib.exercises import protocols, variations
 from transformer_lib.exercises.declared import Exercise, KnownMistake, Outcome, Probe
 
 FRAGILE = 0.75  # of the points, for an answer that is right on float32 as it comes, and wrong on the same numbers else
+UNCHANGED = 0.0  # for an answer to a private variant that is the public one's
 TOLD = {name for name, one in vars(builtins).items() if isinstance(one, type) and issubclass(one, Exception)}
 
 
@@ -85,7 +86,7 @@ def _wrong(probe: Probe, exercise: Exercise, outcomes: list[Outcome], verdicts: 
     status, error = "wrong", _error(outcomes, verdicts)
     if mistake is not None and everywhere:
         fractions = {one.name: one.fraction for one in probe.wrong}
-        share, status = max(share, fractions[mistake.name]), "misconception"
+        share, status = max(share, fractions.get(mistake.name, UNCHANGED)), "misconception"
         told += f" This looks like a mistake that many make: {mistake.sentence}"
     elif mistake is not None:
         told += f" On most of these it looks like this mistake: {mistake.sentence}"

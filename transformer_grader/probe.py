@@ -15,7 +15,7 @@ from transformer_lib.exercises.declared import Case
 
 TRIAL = """
 import os, socket, resource
-PLACES = ("/usr/x", "/x", "/grader/x", "/library/x", "/dev/x", "/proc/sys/kernel/hostname")
+PLACES = [f"{place}/trial-of-the-grader" for place in ("", "/usr", "/etc", "/grader", "/library", "/dev")]
 def _tried(action):
     try:
         return bool(action())
@@ -35,7 +35,8 @@ def _forks():
         for pid in pids: os.kill(pid, 9)
     return True
 def _written(path):
-    with open(path, "w") as file: return file.write("x")
+    with open(path, "w"): os.remove(path)
+    return True
 def _unshared():
     import ctypes
     return ctypes.CDLL(None, use_errno=True).unshare(0x10000000) == 0
@@ -66,6 +67,7 @@ def breaches(box: Box, limits: Limits) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         canary = Path(folder) / secrets.token_hex(8)
         canary.write_text("seen")
+        os.chmod(folder, 0o755)  # so that nothing but the sandbox hides it
         os.environ["TRANSFORMER_GRADER_CANARY"] = "1"
         call = Call(("0", "", 0), "0", "function", Case("", {"canary": str(canary), "parent": os.getpid()}))
         task = Task({"0": {"name": "trial"}}, [call], torch=False)

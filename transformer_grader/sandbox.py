@@ -118,9 +118,9 @@ def exposed(secret: list[Path]) -> list[str]:
 @contextmanager
 def started(box: Box, limits: Limits) -> Iterator["Process"]:
     """Start a sandbox, and leave nothing of it behind."""
-    info, write = os.pipe()
-    extra, passed = ["--info-fd", str(write)], [write]
     with tempfile.TemporaryFile() as rules:
+        info, write = os.pipe()
+        extra, passed = ["--info-fd", str(write)], [write]
         if (filtered := seccomp.program()) is not None:
             rules.write(filtered)
             rules.seek(0)
@@ -129,12 +129,12 @@ def started(box: Box, limits: Limits) -> Iterator["Process"]:
         child = subprocess.Popen(
             box.command(limits, extra),
             **streams,
-            pass_fds=passed,
+            pass_fds=passed if box.kind == "bwrap" else (),
             start_new_session=True,
             bufsize=0,
             env=_environment(box),
         )
-    os.close(write)
+        os.close(write)
     process = Process(child, info)
     try:
         yield process
@@ -157,9 +157,8 @@ class Process:
     """A running sandbox: its pipes, and the process whose death is the death of all in it."""
 
     def __init__(self, child: subprocess.Popen, info: int) -> None:
-        self.child = child
-        with os.fdopen(info, "rb", buffering=0) as file:
-            match = re.search(rb'"child-pid": (\d+)', file.read(4096))
+        self.child, self.info = child, info  # which stays open: bwrap writes to it more than once
+        match = re.search(rb'"child-pid": (\d+)', os.read(info, 4096))
         self.first = int(match.group(1)) if match else child.pid
         self.handle = os.pidfd_open(self.first)  # a number could be another process's by the time of the kill
 
@@ -177,6 +176,7 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.handle, signal.SIGKILL)
         os.close(self.handle)
+        os.close(self.info)
         if self.child.poll() is None:
             os.killpg(self.child.pid, signal.SIGKILL)
         self.child.wait()

@@ -6,6 +6,7 @@ Both sides use this file; the trusted side believes nothing that it reads. Only 
 import json
 import math
 import struct
+import sys
 
 HEAD = struct.Struct(">4sII")  # mark, bytes of the header, bytes of the body
 MARK = b"TGF1"
@@ -52,13 +53,14 @@ def parsed(text):
 
 def encode(value):
     """Return a value as a JSON tree and the bytes of its tensors; what isn't known becomes its type's name."""
-    chunks = []
-    return _tree(value, chunks, 0), b"".join(chunks)
+    chunks, room = [], [NODES]
+    return _tree(value, chunks, 0, room), b"".join(chunks)
 
 
-def _tree(value, chunks, depth):
-    if depth > DEPTH:
-        return {"x": "too deep"}
+def _tree(value, chunks, depth, room):
+    room[0] -= 1
+    if depth >= DEPTH or room[0] < 0:
+        return {"x": "too deep or too long"}
     if value is None or isinstance(value, bool | str):
         return {"v": value if not isinstance(value, str) else value[:2000]}
     if isinstance(value, int):
@@ -68,17 +70,18 @@ def _tree(value, chunks, depth):
     if value is ...:
         return {"x": "ellipsis"}
     if isinstance(value, list | tuple):
-        return {"l": [_tree(part, chunks, depth + 1) for part in value[:NODES]]}
+        if len(value) > room[0]:
+            return {"x": "too long"}
+        return {"l": [_tree(part, chunks, depth + 1, room) for part in value]}
     return _tensor(value, chunks)
 
 
 def _tensor(value, chunks):
     """Return the leaf of a tensor; of anything else the name of its type."""
+    torch = sys.modules.get("torch")  # where nobody has imported it, there is no tensor
+    if torch is None or not isinstance(value, torch.Tensor):
+        return {"x": type(value).__name__[:40]}
     try:
-        import torch
-
-        if not isinstance(value, torch.Tensor):
-            return {"x": type(value).__name__[:40]}
         dtype, plain = str(value.dtype).removeprefix("torch."), value.detach().cpu()
         if dtype not in WIDTHS:
             return {"x": dtype[:40]}

@@ -31,7 +31,7 @@ def read(data):
     if not isinstance(raw, list):  # format 3 keeps them in worksheets
         sheets = [s for s in found.get("worksheets") or [] if isinstance(s, dict)]
         raw = [cell for sheet in sheets for cell in sheet.get("cells") or []]
-    raw = [cell for cell in raw if isinstance(cell, dict)]
+    raw = [cell for cell in raw if isinstance(cell, dict) and isinstance(cell.get("cell_type"), str)]
     if not raw:
         raise ValueError("not a notebook: no cells")
     code = [Cell(python(_text(c)), _names(c)) for c in raw if c.get("cell_type") == "code"]

@@ -1,0 +1,330 @@
+"""The grader: honest damage costs nothing, no wrong answer is credited, no attack gets out of the sandbox."""
+
+import csv
+import io
+import os
+import shutil
+import socket
+import tempfile
+import time
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import grading_cases as cases
+import pytest
+
+from transformer_grader import assignment, batch, cli, probe, results, roster, sandbox, session, tables
+from transformer_grader.limits import MEGABYTE, Limits
+
+SECRET = b"of the tests, and of nothing else"
+LIMITS = replace(
+    Limits(),
+    cell_seconds=5.0,
+    call_seconds=2.0,
+    total_seconds=40.0,
+    restarts=3,
+    memory=300 * MEGABYTE,
+    disk=16 * MEGABYTE,
+    processes=24,
+    notebook_bytes=4 * MEGABYTE,
+    reply_bytes=4 * MEGABYTE,
+)
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap isn't installed")
+once = pytest.fixture(scope="module")
+
+
+def all_of(host) -> dict[str, cases.Submitted]:
+    """Return every submission, by a name that says what it is."""
+    found = {
+        f"honest: {n}": cases.Submitted(c if isinstance(c, bytes) else c.encode()) for n, c in cases.honest().items()
+    }
+    for name, (content, points, status) in cases.stopped().items():
+        found[f"stopped: {name}"] = cases.Submitted(content, points, status)
+    for name, (double, points) in cases.wrong().items():
+        found[f"wrong: {name}"] = cases.Submitted(cases.answers(double=double), points + 4, None)
+    for name, (cell, points) in cases.attacks(host).items():
+        content = cases.answers(after=(cell,))
+        found[f"attack: {name}"] = cases.Submitted(content, points, None)
+    for name, content in cases.broken().items():
+        found[f"broken: {name}"] = cases.Submitted(content, 0, None if name.startswith("a bomb") else "unreadable")
+    found["honest: another file name"] = cases.Submitted(cases.answers(), file="My work.ipynb")
+    found["honest: a copy's name"] = cases.Submitted(cases.answers(), file="toy (1).ipynb")
+    found["honest: letters of elsewhere"] = cases.Submitted(cases.answers(), file="уп ражнение–ü 作业.ipynb")
+    beside = {
+        "weights.pkl": cases.broken()["a pickle"],
+        "torch.py": b"raise SystemExit",
+        "json.py": b"raise SystemExit",
+    }
+    found["attack: files beside"] = cases.Submitted(cases.answers(), beside=beside)
+    found["wrong: nothing done"] = cases.Submitted(cases.exercise(), 0)
+    found["wrong: one group of two"] = cases.Submitted(
+        cases.answers(total="def total(n):\n    return sum(n) if len(n) < 2 else 0"), 7
+    )
+    found["wrong: syntax in one cell"] = cases.Submitted(cases.answers(double="def double(x) return 2"), 4)
+    found["wrong: refuses nothing"] = cases.Submitted(cases.answers(refuse="def refuse(n): return n"), 6)
+    return found
+
+
+@once
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("host")
+    (folder / "book" / "solutions" / "09_toy").mkdir(parents=True)
+    (folder / "book" / "solutions" / "09_toy" / "probes.py").write_text(cases.PROBES)
+    (folder / "book" / "exercises" / "09_toy").mkdir(parents=True)
+    (folder / "book" / "exercises" / "09_toy" / "toy.ipynb").write_bytes(cases.exercise())
+    (folder / "secret").write_bytes(SECRET)
+    (folder / "canary").write_text("CANARY")
+    return folder
+
+
+@once
+def work(place) -> assignment.Assignment:
+    return assignment.load("09", place / "book")
+
+
+def handed_in(place: Path, submitted: dict[str, cases.Submitted], folder: str = "submissions") -> list[roster.Student]:
+    """Write submissions; return their roster."""
+    students = []
+    for number, one in enumerate(submitted.values()):
+        home = place / folder / f"s{number:03}"
+        home.mkdir(parents=True)
+        (home / one.file).write_bytes(one.content)
+        for name, content in one.beside.items():
+            (home / name).write_bytes(content)
+        students.append(roster.Student(f"s{number:03}", f"Student {number}"))
+    return students
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {
+        str(p.relative_to(folder)): results.digest(p.read_bytes()) for p in sorted(folder.rglob("*")) if p.is_file()
+    }
+
+
+def graded(place, work, submitted, folder="submissions", **changes):
+    """Grade some submissions; return name -> result."""
+    students = handed_in(place, submitted, folder)
+    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, torch=False, quiet=True, **changes)
+    found, _ = run.grade(place / folder, students, place / f"out-{folder}")
+    assert [result.student for result in found] == [student.id for student in students]
+    return dict(zip(submitted, found, strict=True))
+
+
+@once
+def everything(place, work):
+    """Grade all of them in one run, and look at what has changed around it."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as unix:
+        server.settimeout(0)
+        unix.bind("\0grading-canary")
+        unix.listen()
+        unix.settimeout(0)
+        names = {n: place / n for n in ("book", "secret", "canary", "submissions")}
+        host = names | {"out": place / "out-submissions", "port": server.getsockname()[1], "socket": place / "socket"}
+        submitted = all_of(host)
+        students = handed_in(place, submitted)
+        before = tree(place)
+        run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, torch=False, quiet=True)
+        found, _ = run.grade(place / "submissions", students, place / "out-submissions")
+        for listening in (server, unix):
+            with pytest.raises(BlockingIOError):
+                listening.accept()
+    after = {name: digest for name, digest in tree(place).items() if not name.startswith("out-")}
+    assert after == before
+    return submitted, dict(zip(submitted, found, strict=True)), students, run
+
+
+@pytest.mark.slow
+def test_each_submission_gets_what_it_is_worth(everything):
+    submitted, found, *_ = everything
+    assert len(submitted) >= 60
+    off = [
+        f"{name}: {result.points}, {result.status}, {result.reason}, {[(m.exercise, m.status) for m in result.marks]}"
+        for name, result in found.items()
+        if (submitted[name].points is not None and result.points != submitted[name].points)
+        or submitted[name].status not in (None, result.status)
+        or not 0 <= result.points <= 8
+    ]
+    assert not off, "\n".join(off)
+
+
+@pytest.mark.slow
+def test_nothing_outlives_its_sandbox(everything):
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                command = Path("/proc", entry, "cmdline").read_bytes()
+            except OSError:
+                continue
+            assert b"time.sleep(77.125)" not in command
+
+
+@pytest.mark.slow
+def test_a_second_run_gives_the_same_and_starts_no_sandbox(everything, place, monkeypatch):
+    submitted, found, students, run = everything
+    monkeypatch.setattr(batch, "Runner", None)
+    again, _ = run.grade(place / "submissions", students, place / "out-submissions")
+    assert again == list(found.values())
+
+
+def test_one_row_for_each_student_whatever_they_hand_in(place, work):
+    folder = place / "odd"
+    students = [
+        roster.Student(name) for name in ("linked", "linked file", "pipe", "nobody", "../evil", "two", "weights")
+    ]
+    for name in ("pipe", "two", "weights", "a stranger", "linked file"):
+        (folder / name).mkdir(parents=True)
+    (folder / "linked").symlink_to(folder / "two")
+    (folder / "linked file" / "toy.ipynb").symlink_to(place / "secret")
+    os.mkfifo(folder / "pipe" / "toy.ipynb")
+    (folder / "two" / "toy.ipynb").write_bytes(cases.exercise())
+    os.utime(folder / "two" / "toy.ipynb", (1, 1))
+    (folder / "two" / "toy (1).ipynb").write_bytes(cases.answers())
+    (folder / "weights" / "toy.pkl").write_bytes(b"x")
+    (folder / "a stranger" / "toy.ipynb").write_bytes(cases.answers())
+    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, torch=False, quiet=True)
+    found, orphans = run.grade(folder, students, place / "out-odd")
+    assert [result.student for result in found] == [student.id for student in students]
+    assert [result.status for result in found] == ["missing"] * 5 + ["graded", "missing"]
+    assert found[5].points == 8 and "2 notebooks" in found[5].reason and "toy.pkl" in found[6].reason
+    assert orphans == ["a stranger/toy.ipynb: nobody"]
+    assert {path.name for path in (place / "out-odd" / "results").iterdir()} == {
+        f"{results.key(student.id)}.json" for student in students
+    }
+
+
+def test_a_hard_limit_is_kept_within_two_seconds(place, work):
+    deaf = cases.answers(
+        double="def double(x):\n" + "\n".join(f"    {line}" for line in (cases.DEAF + cases.ENDLESS).splitlines())
+    )
+    box, limits = sandbox.bubblewrap(), replace(LIMITS, call_seconds=1.0, restarts=0)
+    exercises = [assignment.hidden(work, work.probes[0], SECRET, "s")]
+    runner = session.Runner(box, 0, limits, replace(assignment.plan(exercises, "", 1), torch=False), deaf)
+    asked = []
+    ask = runner._ask
+    runner._ask = lambda *arguments: (asked.append(time.monotonic()), ask(*arguments))
+    assert runner.run().lost == {"9.1": "timeout"}
+    assert time.monotonic() - asked[-1] < limits.call_seconds + 2.0
+
+
+def test_no_sandbox_no_grade(place, monkeypatch, capsys):
+    (place / "none").mkdir()
+    (place / "none.csv").write_text("id\na\n")
+    options = ["grade", "09", str(place / "none"), str(place / "none.csv"), "--book", str(place / "book")]
+    options += ["--secret", str(place / "secret"), "--out", str(place / "out-none")]
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert cli.main(options) == 2 and "bubblewrap" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr(probe, "breaches", lambda box, limits: ["reach the network"])
+    assert cli.main(options) == 2 and "in it one can reach the network" in capsys.readouterr().err
+    assert not (place / "out-none").exists()
+
+
+def test_what_must_stay_hidden_may_not_lie_where_a_sandbox_looks():
+    assert sandbox.exposed([sandbox.LIBRARY / "secret", Path("/usr/share/x")])
+    assert not sandbox.exposed([Path("/nowhere/secret")])
+
+
+def test_the_sandbox_is_tried_for_real():
+    assert probe.breaches(sandbox.bubblewrap(), LIMITS) == []
+
+
+def test_a_sandbox_with_a_hole_is_found_out():
+    class Holed(sandbox.Box):
+        def command(self, limits, extra):
+            command, place = super().command(limits, extra), tempfile.gettempdir()
+            hole = ["--ro-bind", place, place, "--setenv", "TRANSFORMER_GRADER_CANARY", "1"]
+            at = command.index("--remount-ro")
+            return [*command[:at], *hole, *command[at:]]
+
+    found = probe.breaches(Holed("bwrap", sandbox.bubblewrap().program), LIMITS)
+    assert found == ["read a file of the host", "see the host's environment"]
+
+
+def test_without_a_sandbox_only_when_asked_and_each_row_says_so(place, work):
+    submitted = {
+        "intact": cases.Submitted(cases.answers()),
+        "hangs": cases.Submitted(cases.answers("while True: pass")),
+    }
+    students = handed_in(place, submitted, "open")
+    run = batch.Batch(work, sandbox.Box("unsandboxed"), SECRET, LIMITS, 1, torch=False, quiet=True)
+    found, _ = run.grade(place / "open", students, place / "out-open")
+    assert [result.points for result in found] == [8, 8]
+    rows = list(csv.DictReader(io.StringIO(tables.generic(work, students, found))))
+    assert [row["isolation"] for row in rows] == ["unsandboxed"] * 2
+
+
+def test_the_command_writes_tables_and_pages(place, work, capsys):
+    folder, names = place / "command", {"a": "<script>alert(1)</script>", "b": "=cmd|' /C calc'!A0", "c": "Chris"}
+    for name in "ab":
+        (folder / name).mkdir(parents=True)
+    evil = "**Answer 9.4**\n\n<img src=x onerror=alert(1)> because"
+    (folder / "a" / "toy.ipynb").write_bytes(
+        cases.answers(
+            "raise ValueError('<script>alert(2)</script>')",
+            double="def double(x): return 3 * x",
+            after=(cases.text(evil),),
+        )
+    )
+    (folder / "b" / "toy.ipynb").write_bytes(cases.answers())
+    sheet = place / "command.csv"
+    sheet.write_text("ID,Student,Email\n" + "".join(f'{i},"{n}",{i}@x.org\n' for i, n in names.items()))
+    common = ["--book", str(place / "book"), "--secret", str(place / "secret"), "--out", str(place / "out-command")]
+    out, box = place / "out-command", batch.Batch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli.batch, "Batch", lambda *given: box(*given, torch=False, quiet=True))
+        assert cli.main(["grade", "09", str(folder), str(sheet), *common, "--workers", "1"]) == 0
+        assert "3 students: 2 graded, 1 missing" in capsys.readouterr().out
+        rows = list(csv.DictReader(io.StringIO((out / "grades.csv").read_text())))
+        assert [row["points"] for row in rows] == ["6", "8", "0"] and rows[0]["9.1 misconception"] == "tripled"
+        assert rows[1]["name"].startswith("'=cmd") and {row["isolation"] for row in rows} == {"bwrap"}
+        for page in [*out.glob("feedback/*.html"), out / "class.html"]:
+            text = page.read_text()
+            assert "<script" not in text and "onerror=alert" not in text.replace("&lt;img src=x onerror=alert", "")
+            assert "default-src 'none'" in text
+        told = (out / "feedback" / f"{results.key('a')}.html").read_text()
+        assert "It is three times as much." in told and "&lt;script&gt;alert(2)" in told
+
+        assert cli.main(["review", "09", str(sheet), *common]) == 0
+        shown = (out / "review" / "9.4.html").read_text()
+        assert "&lt;img src=x" in shown and "any that can fail" in shown and "script" not in shown
+        marks = list(csv.DictReader(io.StringIO((out / "review" / "marks.csv").read_text())))
+        assert len(marks) == 1 and "a" != marks[0]["answer"]
+        text = (out / "review" / "marks.csv").read_text()
+        (out / "review" / "marks.csv").write_text(text.replace(f"{marks[0]['answer']},,", f"{marks[0]['answer']},2.5,"))
+        assert cli.main(["review", "09", str(sheet), *common]) == 0
+        assert "1 of 1 open answers are marked" in capsys.readouterr().out
+        rows = list(csv.DictReader(io.StringIO((out / "grades.csv").read_text())))
+        assert rows[0]["9.4 points"] == "2.5" and rows[0]["points"] == "8.5"
+
+        (folder / "a" / "toy.ipynb").write_bytes(cases.answers())
+        assert cli.main(["regrade", "09", str(folder), str(sheet), *common]) == 0
+        line = capsys.readouterr().out.splitlines()[0]
+        assert line.startswith("a: 8.5: 10.5: 9.1 2 misconception -> 4 right: another notebook was handed in")
+
+
+def test_an_interrupted_run_goes_on(place, work, monkeypatch):
+    submitted = {f"intact {n}": cases.Submitted(cases.answers(f"{n}")) for n in range(4)}
+    students = handed_in(place, submitted, "interrupted")
+    run, done = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, 1, torch=False, quiet=True), []
+
+    def counted(*given):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(given)
+        return session.Runner(*given)
+
+    monkeypatch.setattr(batch, "Runner", counted)
+    with pytest.raises(KeyboardInterrupt):
+        run.grade(place / "interrupted", students, place / "out-interrupted")
+    done.clear()
+    monkeypatch.setattr(batch, "Runner", lambda *given: (done.append(given), session.Runner(*given))[1])
+    found, _ = run.grade(place / "interrupted", students, place / "out-interrupted")
+    assert [result.points for result in found] == [8] * 4 and len(done) == 2
+
+
+def test_late_is_marked_and_costs_what_was_said(place, work):
+    deadline = datetime(2001, 1, 1, tzinfo=timezone.utc)
+    late = graded(place, work, {"late": cases.Submitted(cases.answers())}, "late", deadline=deadline, late_factor=0.5)
+    assert late["late"].late and late["late"].points == 4.0
