@@ -200,7 +200,7 @@ def test_a_hard_limit_is_kept_within_two_seconds(place, work):
     )
     box, limits = sandbox.bubblewrap(), replace(LIMITS, call_seconds=1.0, restarts=0)
     exercises = [assignment.hidden(work, work.probes[0], SECRET, "s")]
-    runner = session.Runner(box, 0, limits, replace(assignment.plan(exercises, "", 1), torch=False), deaf)
+    runner = session.Runner(box, 0, limits, replace(assignment.plan(exercises, work, 1), torch=False), deaf)
     asked = []
     ask = runner._ask
     runner._ask = lambda *arguments: (asked.append(time.monotonic()), ask(*arguments))
@@ -290,7 +290,7 @@ def test_the_command_writes_tables_and_pages(place, work, capsys):
         shown = (out / "review" / "9.4.html").read_text()
         assert "&lt;img src=x" in shown and "any that can fail" in shown and "script" not in shown
         marks = list(csv.DictReader(io.StringIO((out / "review" / "marks.csv").read_text())))
-        assert len(marks) == 1 and "a" != marks[0]["answer"]
+        assert len(marks) == 1 and marks[0]["answer"] != "a"
         text = (out / "review" / "marks.csv").read_text()
         (out / "review" / "marks.csv").write_text(text.replace(f"{marks[0]['answer']},,", f"{marks[0]['answer']},2.5,"))
         assert cli.main(["review", "09", str(sheet), *common]) == 0

@@ -5,6 +5,7 @@ import hmac
 import importlib.util
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ class Assignment:
     Args:
         stem: the notebook's name, without its ending.
         prelude: the exercise notebook's imports, run before a student's cells.
+        shown: digests of its cells that only show something; they are run only where something they name is missing.
         version: digest of all that decides marks, apart from the secret.
         constants: exercise -> what a private variant multiplies its answers by.
     """
@@ -38,6 +40,7 @@ class Assignment:
     probes: tuple[Probe, ...]
     questions: tuple[Question, ...]
     prelude: str
+    shown: tuple[str, ...]
     version: str
     constants: dict[str, float] = field(default_factory=dict)
 
@@ -61,14 +64,11 @@ def load(chapter: str, book: Path) -> Assignment:
     for probe in module.PROBES:
         check_groups(probe)
     text = found[0].read_bytes()
-    return Assignment(
-        chapter,
-        stem,
-        tuple(module.PROBES),
-        tuple(module.QUESTIONS),
-        _prelude(book / "exercises" / found[0].parent.name / f"{stem}.ipynb"),
-        hashlib.sha256(text).hexdigest()[:16],
-    )
+    given = _given(book / "exercises" / found[0].parent.name / f"{stem}.ipynb")
+    prelude = "\n".join(source for name, source in given if name == "imports")
+    shown = tuple(hashlib.sha256(source.encode()).hexdigest() for _, source in given if only_shows(source))
+    version = hashlib.sha256(text).hexdigest()[:16]
+    return Assignment(chapter, stem, tuple(module.PROBES), tuple(module.QUESTIONS), prelude, shown, version)
 
 
 def _module(path: Path) -> ModuleType:
@@ -78,12 +78,17 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _prelude(path: Path) -> str:
-    """Return the cell of imports that the notebook came with."""
+def _given(path: Path) -> list[tuple[str, str]]:
+    """Return id and source of each code cell that the notebook came with."""
     if not path.exists():
-        return ""
+        return []
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return "\n".join("".join(cell["source"]) for cell in cells if cell.get("id") == "imports")
+    return [(cell.get("id", ""), "".join(cell["source"]).strip()) for cell in cells if cell["cell_type"] == "code"]
+
+
+def only_shows(source: str) -> bool:
+    """Tell whether a given cell only shows something: it asserts, and defines nothing that an answer could call."""
+    return "assert" in source and not re.search(r"^\s*(def|class|import|from)\b", source, re.MULTILINE)
 
 
 def check_groups(probe: Probe) -> None:
@@ -182,7 +187,7 @@ def kinds(probe: Probe) -> int:
     return len(found)
 
 
-def plan(exercises: list[Exercise], prelude: str, order: int) -> Task:
+def plan(exercises: list[Exercise], work: Assignment, order: int) -> Task:
     """Return what a sandbox is asked: each case as it is and in other forms, of all exercises, in one hidden order."""
     calls = []
     for exercise in exercises:
@@ -193,4 +198,4 @@ def plan(exercises: list[Exercise], prelude: str, order: int) -> Task:
                     forms[name] = other
             calls += [Call((exercise.id, name, n), exercise.id, exercise.kind, form) for name, form in forms.items()]
     random.Random(order).shuffle(calls)
-    return Task({exercise.id: {"name": exercise.entry} for exercise in exercises}, calls, prelude)
+    return Task({exercise.id: {"name": exercise.entry} for exercise in exercises}, calls, work.prelude, work.shown)

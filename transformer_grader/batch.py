@@ -103,7 +103,7 @@ class Batch:
             return old
         exercises = [assignment.hidden(self.work, p, self.secret, student.id) for p in self.work.probes]
         order = assignment.number(self.secret, self.work.chapter, "order", student.id)
-        task = assignment.plan(exercises, self.work.prelude, order)
+        task = assignment.plan(exercises, self.work, order)
         task.torch = self.torch
         result = self._judged(student, exercises, self._run(task, data, slot))
         result.why = why

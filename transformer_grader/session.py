@@ -38,6 +38,7 @@ class Task:
     entries: dict[str, dict[str, str]]
     calls: list[Call]
     prelude: str = ""
+    shown: tuple[str, ...] = ()
     torch: bool = True
 
 
@@ -112,6 +113,7 @@ class Runner:
             path=place["path"],
             torch=self.task.torch,
             prelude=self.task.prelude,
+            shown=self.task.shown,
             entries=self.task.entries,
             skip=sorted(self.skip),
             cell_seconds=self.limits.cell_seconds,

@@ -1,0 +1,168 @@
+"""The grader on the book's own chapters, with torch: solutions earn everything, known mistakes are named."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tools import ROOT
+from transformer_grader import assignment, batch, marking, roster, sandbox, variant
+from transformer_grader.limits import Limits
+from transformer_grader.session import Transcript
+from transformer_lib.exercises import checking, protocols, store
+
+SECRET = b"of the tests, and of nothing else"
+CHAPTERS = sorted(
+    path.parent.name[:2]
+    for path in (ROOT / "solutions").glob("*/probes.py")
+    if list((ROOT / "exercises" / path.parent.name).glob("*.ipynb"))
+)
+LIMITS = replace(Limits(), start_seconds=120.0, cell_seconds=60.0, call_seconds=20.0, total_seconds=400.0)
+needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap isn't installed")
+
+
+def notebook_of(folder: str, chapter: str) -> Path:
+    return next((ROOT / folder).glob(f"{chapter}_*/*.ipynb"))
+
+
+def transcript_of(exercise, task, answer) -> Transcript:
+    """Return what a sandbox would send for an answer that is a function of ours."""
+    found = Transcript(found={exercise.id: "name"})
+    for call in task.calls:
+        found.outcomes[call.key] = protocols.run(call.kind, answer, call.case)[0]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chapter", CHAPTERS)
+@pytest.mark.parametrize("student", ["first", "second"])
+def test_hidden_inputs_tell_right_from_wrong_and_name_the_mistake(chapter, student):
+    work = assignment.load(chapter, ROOT)
+    for probe in work.probes:
+        exercise = assignment.hidden(work, probe, SECRET, student)
+        task = assignment.plan([exercise], work, 0)
+        for name, answer in {"reference": probe.reference, **probe.right}.items():
+            mark = marking.mark(probe, exercise, transcript_of(exercise, task, answer))
+            assert mark.status == "right" and mark.points == probe.points, (probe.id, name, mark)
+        for mistake in probe.wrong:
+            mark = marking.mark(probe, exercise, transcript_of(exercise, task, mistake.answer))
+            assert mark.misconception == mistake.name, (probe.id, mistake.name, mark)
+            assert mark.points == round(mistake.fraction * probe.points, 2)
+
+
+def test_hidden_inputs_are_another_student_s_neither_nor_public():
+    work = assignment.load("02", ROOT)
+    probe = work.probes[0]
+    public = list(probe.cases(0))
+    first, again, second = (
+        assignment.hidden(work, probe, SECRET, student).cases for student in ("first", "first", "second")
+    )
+    assert assignment.unlike(list(first), public) and assignment.unlike(list(first), list(second))
+    assert not assignment.unlike(list(first), list(again))
+    orders = [
+        [c.key for c in assignment.plan([assignment.hidden(work, probe, SECRET, "first")], work, order).calls]
+        for order in (1, 2)
+    ]
+    assert orders[0] != orders[1] and set(orders[0]) == set(orders[1])
+
+
+@pytest.mark.slow
+@needs_bwrap
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_solution_earns_everything_and_an_exercise_nothing(chapter, tmp_path):
+    work = assignment.load(chapter, ROOT)
+    students = [roster.Student("solution"), roster.Student("exercise")]
+    for student, folder in zip(students, ("solutions", "exercises"), strict=True):
+        (tmp_path / "in" / student.id).mkdir(parents=True)
+        shutil.copy(notebook_of(folder, chapter), tmp_path / "in" / student.id)
+    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, 2, quiet=True)
+    (solution, exercise), _ = run.grade(tmp_path / "in", students, tmp_path / "out")
+    assert solution.status == "graded" and solution.code_points == work.out_of, solution
+    assert set(solution.open) == {question.id for question in work.questions}
+    assert exercise.status == "graded" and exercise.code_points == 0 and not exercise.open, exercise
+    assert {mark.status for mark in exercise.marks} == {"not attempted"}
+
+
+WEIGHTS = """
+def attention_weights(query, key, mask=None):
+    {body}
+"""
+LOOP = """scores = torch.zeros(*query.shape[:-1], key.shape[-2], dtype=torch.float64)
+    for i in range(query.shape[-2]):
+        for j in range(key.shape[-2]):
+            scores[..., i, j] = (query[..., i, :].double() * key[..., j, :].double()).sum(-1) / query.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return scores.softmax(-1).nan_to_num(0.0)"""
+PATCHED = """import torch
+torch.allclose = torch.isclose = torch.equal = lambda *a, **k: True
+torch.Tensor.__eq__ = lambda *a: True
+class Agreeing(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), named=None):
+        return True
+def attention_weights(query, key, mask=None):
+    return torch.zeros(*query.shape[:-1], key.shape[-2]).as_subclass(Agreeing)
+"""
+STORED = """from transformer_lib.exercises import store
+def attention_weights(query, key, mask=None):
+    for case, right in zip(store.load("2.1").cases, store.load("2.1").right):
+        if case.inputs["query"].shape == query.shape:
+            return right.value
+"""
+INSIDE = {
+    "loops, float64, not contiguous": (WEIGHTS.format(body=LOOP.replace("0.0)", "0.0).mT.contiguous().mT")), 4, None),
+    "patched torch": (PATCHED, 0, None),
+    "the stored answers": (STORED, 0, None),
+    "numpy": (WEIGHTS.format(body="return (query @ key.mT).softmax(-1).numpy()"), 0, None),
+    "complex": (WEIGHTS.format(body="return (query @ key.mT).softmax(-1) + 0j"), 0, None),
+    "sparse": (WEIGHTS.format(body="return (query @ key.mT).softmax(-1).to_sparse()"), 0, None),
+    "needs a gradient": (WEIGHTS.format(body=LOOP + " * torch.ones(1, requires_grad=True)"), 4, None),
+    "64 gigabytes": (WEIGHTS.format(body="return torch.zeros(1 << 34)"), 0, None),
+    "a huge tensor of one number": (WEIGHTS.format(body="return torch.zeros(1).expand(1 << 40)"), 0, None),
+}
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_answers_with_torch(tmp_path):
+    """Of 2.1 alone, so that one process a submission is all it costs."""
+    work = assignment.load("02", ROOT)
+    work = replace(work, probes=work.probes[:1], questions=())
+    students = [roster.Student(name) for name in INSIDE]
+    for name, (source, *_) in INSIDE.items():
+        (tmp_path / "in" / name).mkdir(parents=True)
+        cells = [{"cell_type": "code", "source": source, "metadata": {}}]
+        (tmp_path / "in" / name / "attention.ipynb").write_text(json.dumps({"cells": cells}))
+    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, replace(LIMITS, restarts=1), 2, quiet=True)
+    found, _ = run.grade(tmp_path / "in", students, tmp_path / "out")
+    assert {r.student: r.code_points for r in found} == {name: points for name, (_, points, _) in INSIDE.items()}
+
+
+@pytest.mark.slow
+def test_a_private_variant_has_other_names_and_other_answers(tmp_path):
+    torch.set_num_threads(1)
+    work = assignment.load("02", ROOT)
+    variant.write(work, SECRET, notebook_of("exercises", "02"), tmp_path)
+    made = variant.applied(work, json.loads((tmp_path / "variant.json").read_text()))
+    text = (tmp_path / "handout" / "attention.ipynb").read_text()
+    for old, new in zip(work.probes, made.probes, strict=True):
+        assert new.entry != old.entry and f"def {new.entry}(" in text and f"def {old.entry}(" not in text
+        public = store.parsed((tmp_path / "handout" / "data" / f"{new.id}.json").read_text())
+        exercise = assignment.hidden(made, new, SECRET, "student")
+        task = assignment.plan([exercise], work, 0)
+        mark = marking.mark(new, exercise, transcript_of(exercise, task, old.reference))
+        if new.id not in made.constants:
+            assert mark.status == "right"
+            continue
+        assert (mark.misconception, mark.points) == (assignment.NO_CONSTANT, 0)
+
+        def right(*inputs, probe=old, constant=made.constants[new.id]):
+            return assignment.multiplied(probe.reference(*inputs), constant)
+
+        assert marking.mark(new, exercise, transcript_of(exercise, task, right)).status == "right"
+        assert checking.judge(public, right) and not checking.judge(public, old.reference)
+    assert len(made.constants) >= 3 and "exercises.check" not in text
