@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from transformer_lib import baselines, experiments
-from transformer_lib.experiments import copy_back, costs, forward_time, networks, reach, recall
+from transformer_lib.experiments import copy_back, costs, forward_time, networks, reach, recall, recall_rate
 from transformer_lib.visualisation import paths
 
 names = pytest.mark.parametrize("name", networks.NAMES)
@@ -83,6 +83,28 @@ def test_who_reaches_back_sixty_four_positions(seed):
     assert reaches["LSTM, open"][128] > 5 * reaches["LSTM, open"][32]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [10, 11, 12])
+def test_an_open_cell_alone_keeps_its_gate_at_each_step(seed):
+    torch.manual_seed(seed)
+    alone = networks.network("LSTM, open", 32)
+    nn.init.zeros_(alone.hidden.weight)
+    sizes = reach.gradient_reach(alone, seed=seed)
+    assert (sizes[128] / sizes[16]) ** (1 / 112) == pytest.approx(0.993, abs=0.002)
+
+
+@pytest.mark.parametrize("seed", [10, 11, 12])
+def test_attention_with_pytorchs_start_is_as_level_and_lower(seed):
+    torch.manual_seed(seed)
+    layer = networks.OneAttention(32)
+    usual = nn.Linear(32, 32, bias=False).weight.std()
+    assert (layer.query.weight.std() / usual).item() == pytest.approx(3**0.5, rel=0.1)
+    for parameter in layer.parameters():
+        parameter.data /= 3**0.5
+    sizes = reach.gradient_reach(layer, seed=seed)[1:]
+    assert 0.005 < min(sizes) < max(sizes) < 0.05
+
+
 @pytest.mark.parametrize("seed", [10, 11, 12])
 def test_the_same_product_vanishes_or_explodes(seed):
     found = {}
@@ -122,6 +144,13 @@ def test_multiplications_are_those_derived(n, d):
     for width in (1, 2, 5):
         assert costs.multiplications(baselines.CausalConvolution(d, width), x) == width * n * d**2
     assert costs.multiplications(networks.OneAttention(d), x) == 4 * n * d**2 + 2 * n**2 * d
+
+
+@pytest.mark.parametrize(("length", "layers"), [(257, 8), (513, 9)])
+def test_a_stack_that_connects_all_places_multiplies_once_a_layer(length, layers):
+    dilations, x = [2**layer for layer in range(layers)], torch.randn(1, length, 8)
+    assert baselines.receptive_field(3, dilations[:-1]) < length <= baselines.receptive_field(3, dilations)
+    assert costs.multiplications(baselines.CausalCNN(8, 3, dilations), x) == 3 * layers * length * 8**2
 
 
 @pytest.mark.parametrize("n", [1, 5, 40, 1500])
@@ -182,6 +211,16 @@ def test_the_record_of_recall_has_a_share_for_each_distance(monkeypatch):
     assert all(len(row) == 2 and max(row) <= 1 for row in found["accuracy"].values())
 
 
+def test_the_rate_is_used_and_the_record_of_a_second_one_is_like_the_first(monkeypatch):
+    runs = [recall.train_to_recall("LSTM", 2, steps=3, rate=rate).losses for rate in (recall.RATE, recall_rate.RATE)]
+    assert runs[0] == recall.train_to_recall("LSTM", 2, steps=3).losses != runs[1]
+    monkeypatch.setattr(recall_rate, "STEPS", 1)
+    monkeypatch.setattr(recall_rate, "DISTANCES", (1, 2))
+    found = recall_rate.record(0)
+    assert (found["steps"], found["rate"], found["distances"]) == (1, recall_rate.RATE, [1, 2])
+    assert {name: len(row) for name, row in found["accuracy"].items()} == dict.fromkeys(recall_rate.NAMES, 2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [20, 21, 22])
 def test_a_short_training_tells_who_reaches_far(seed):
@@ -208,7 +247,7 @@ def test_without_positions_attention_cannot_copy_from_three_places_back(seed):
 
 
 def test_what_is_recorded_is_three_runs_each():
-    for name in ("recall", "forward_time"):
+    for name in ("recall", "recall_rate", "forward_time"):
         assert [run["seed"] for run in experiments.recorded(name)] == [1, 2, 3]
 
 

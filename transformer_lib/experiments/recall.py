@@ -66,13 +66,14 @@ def width(name: str, parameters: int = PARAMETERS) -> int:
     return d_model
 
 
-def train_to_recall(name: str, distance: int, *, seed: int = 0, steps: int = STEPS) -> Recall:
-    """Train a network to answer with the symbol that stands `distance` before the question; Adam, 32 a step.
+def train_to_recall(name: str, distance: int, *, seed: int = 0, steps: int = STEPS, rate: float = RATE) -> Recall:
+    """Train a network to answer with the symbol that stands `distance` before the question; Adam, 16 sequences a step.
 
     A sequence is the symbol, fillers, the question; fresh ones at each step.
 
     Args:
         name: one of `networks.NAMES`.
+        rate: the learning rate.
     """
     checks.positive(distance=distance, steps=steps)
     d_model = width(name)
@@ -80,7 +81,7 @@ def train_to_recall(name: str, distance: int, *, seed: int = 0, steps: int = STE
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Reader(name, d_model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     losses = []
     for _ in range(steps):
         tokens, answers = _batch(BATCH, distance, generator)
@@ -95,7 +96,7 @@ def train_to_recall(name: str, distance: int, *, seed: int = 0, steps: int = STE
 def record(seed: int) -> dict[str, Any]:
     """Return each network's share of right answers at each distance, in a dictionary for `tools.record`."""
     accuracy = {
-        name: [round(train_to_recall(name, distance, seed=seed).accuracy, 3) for distance in DISTANCES]
+        name: [round(train_to_recall(name, distance, seed=seed, steps=STEPS).accuracy, 3) for distance in DISTANCES]
         for name in networks.NAMES
     }
     parameters = {name: size(name, width(name)) for name in networks.NAMES}

@@ -23,7 +23,7 @@ def three_ways(tokens: Sequence[str], start: int, end: int) -> Figure:
     if not 0 <= start < end < len(tokens):
         raise ValueError(f"start and end must be places among {len(tokens)} tokens in this order, got {start}, {end}")
     checks.instance(str, **{f"token_{place}": token for place, token in enumerate(tokens)})
-    figure = new_figure(9.6, 2.9)
+    figure = new_figure(7.0, 2.7)
     last = len(tokens) - 1
     chain, layers = end - start, -(-(end - start) // 2)
     panels = figure.subplots(1, 3)
