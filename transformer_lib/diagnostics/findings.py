@@ -77,6 +77,16 @@ class Report:
         """The names of the faults, in order."""
         return [found.id for found in self.faults]
 
+    @property
+    def brief(self) -> str:
+        """The faults, each once: what, and what to try; without figures, so that it's the same on any machine."""
+        lines = [] if self.faults else ["No fault found."]
+        for name in dict.fromkeys(self.ids):
+            found = self.faults[self.ids.index(name)]
+            lines.append(f"{found.severity:<8} {name:<24} chapter {found.chapter:02d}")
+            lines += _wrapped("try:  ", found.advice)
+        return "\n".join(lines)
+
     def __str__(self) -> str:
         lines = [] if self.faults else ["No fault found."]
         for found in self.findings:

@@ -78,6 +78,7 @@ def next_words(subject: Subject, base: Run) -> Numbers | None:
     tokens = subject.target.tokens
     if (
         tokens is None
+        or subject.config.get("causal") is False  # it isn't meant to predict the next word
         or tuple(base.output.shape[:2]) != tuple(tokens.shape)
         or base.output.size(-1) <= int(tokens.max())
     ):

@@ -9,6 +9,7 @@ from transformer_lib.diagnostics.attentions import Attention
 from transformer_lib.diagnostics.findings import Finding
 from transformer_lib.diagnostics.subject import Subject
 
+WIDE = 5.0  # scores' spread, above which a head is mentioned
 CLOSE = 0.02  # relative; a number within it is taken for the same
 Found = Iterator[Finding | str]
 AMBIGUOUS = "by behaviour, unscaled scores are scaled ones with W_q times sqrt(d_k), as T5 draws them on purpose"
@@ -80,14 +81,19 @@ def widths(attentions: list[Attention]) -> Found:
 
 def saturation(attentions: list[Attention]) -> Found:
     """Look for heads nearly all of whose queries give one key everything, so that scores get no gradient."""
-    stuck, total, worst = [], 0, (0.0, "")
+    stuck, total, worst, widest = [], 0, (0.0, ""), (0.0, "")
     for attention in attentions:
         for head, (share, spread) in enumerate(_saturated(attention)):
             total += 1
+            widest = max(widest, (spread, f"{attention.module or 'attention'} head {head}"))
             if share > 0.5 or spread > 20:
                 stuck.append(f"{attention.module or 'attention'} head {head}")
                 worst = max(worst, (spread, stuck[-1]))
     if not stuck:
+        if widest[0] > WIDE:
+            text = f"scores spread by up to {widest[0]:.2g} ({widest[1]}), where 1 is usual at the start: such a head "
+            text += "learns slowly; after training it may be one that has made its choice"
+            yield Finding("heads-saturated", "note", text, {"heads": 0, "of": total, "spread": widest[0]})
         return
     text = f"{len(stuck)} of {total} heads give one key more than 0.9999 for most queries, where the gradient of "
     text += f"the softmax is gone; scores spread by up to {worst[0]:.3g} ({worst[1]})"
