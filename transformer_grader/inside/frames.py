@@ -85,7 +85,7 @@ def _tensor(value, chunks):
         dtype, plain = str(value.dtype).removeprefix("torch."), value.detach().cpu()
         if dtype not in WIDTHS:
             return {"x": dtype[:40]}
-        numbers = plain.contiguous().reshape(-1)
+        numbers = plain.reshape(-1).clone(memory_format=torch.contiguous_format)  # of one number, strides may lie
         chunks.append(numbers.view(torch.uint8).numpy().tobytes() if numbers.numel() else b"")
         return {"t": dtype, "shape": list(plain.shape), "even": bool(plain.is_contiguous())}
     except Exception as error:
