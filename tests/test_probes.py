@@ -153,9 +153,18 @@ SPOILT = {
 }
 
 
+def gives_integers(number: str) -> bool:
+    """Tell whether an exercise's right outputs are tensors of integers."""
+    value = exercise(number, PUBLIC_SEED).right[0].value
+    parts = value if isinstance(value, tuple) else (value,)
+    return all(isinstance(part, torch.Tensor) and part.dtype == torch.int64 for part in parts)
+
+
 @pytest.mark.parametrize("change", SPOILT.values(), ids=SPOILT)
 @pytest.mark.parametrize("number", [number for number, probe in PROBES.items() if probe.kind != "error"])
 def test_feedback_on_an_unknown_mistake_does_not_contradict_itself(number: str, change):
+    if change is SPOILT["integers"] and gives_integers(number):
+        pytest.skip("integers are what was asked for")
     feedback = checking.judge(exercise(number, PUBLIC_SEED), spoiling(number, change))
     assert not feedback and contradictions(feedback.text) == [], feedback
 
