@@ -40,6 +40,12 @@ def test_rows_that_write_align_and_rows_that_read_do_not(seed):
     assert max(map(max, writing)) < 0.6 < min(map(min, reading))
     for joined, heads in zip(joined_rates(trained.model, held_out), writing, strict=True):
         assert joined < sum(heads) / 4 - 0.03 and 0.15 < joined < 0.4
+    by_word = {True: [], False: []}
+    for pair, weights in zip(held_out, alignment.cross_weights(trained.model, held_out), strict=True):
+        for link in alignment.links(weights[1].mean(dim=0)):
+            by_word[pair.target[link[1]] == "the"].append(link in pair.alignment)
+    right = {is_the: sum(links) / len(links) for is_the, links in by_word.items()}
+    assert right[True] < 0.4 and right[False] > 0.8
 
 
 @pytest.mark.slow

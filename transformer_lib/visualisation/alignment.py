@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from transformer_lib.visualisation.head_figures import head_bars, mean_and_span
 from transformer_lib.visualisation.maps import attention_maps
 from transformer_lib.visualisation.style import COLOURS, new_figure, tidy
 
@@ -60,4 +61,20 @@ def dots(runs: Mapping[str, Sequence[float]], title: str, x_label: str) -> Figur
     axes.set_yticks([-row for row in range(len(runs))], list(runs))
     axes.set(xlim=(0, None), ylim=(0.5 - len(runs), 0.5))
     axes.grid(True, axis="x", color="#e3e6ea", linewidth=0.7)
+    return figure
+
+
+def rate_bars(runs: Mapping[str, Sequence[Sequence[float]]], title: str, lines: Mapping[str, float]) -> Figure:
+    """Draw the error rate of each head as a bar, the mean of several runs, with dashed lines for naive aligners.
+
+    Args:
+        runs: row's label -> run by run, one rate a head.
+        lines: a naive aligner's name -> its rate.
+    """
+    means, spans = (dict(zip(runs, part, strict=True)) for part in mean_and_span(list(runs.values())))
+    figure = head_bars(means, title, "alignment error rate", spans)
+    figure.axes[0].set_xlabel("rows taken, one bar a head")
+    for name, rate in lines.items():
+        figure.axes[0].axhline(rate, color=COLOURS["theory"], linestyle="--")
+        figure.axes[0].text(-0.45, rate - 0.06, name, fontsize=8.5)
     return figure
