@@ -38,11 +38,11 @@ class Run:
     """One run of the model.
 
     Args:
-        output: [batch position features], whatever the model returned them in.
+        output: [batch position features], or [batch features] of a pooled model, whatever it returned them in.
         raw: what the model returned.
     """
 
-    output: Float[Tensor, "batch position features"]
+    output: Float[Tensor, "batch *position features"]
     raw: Any
     trace: Trace
 
