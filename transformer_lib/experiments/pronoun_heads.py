@@ -113,7 +113,7 @@ def mean_look(model: nn.Module, sentences: Sentences) -> Float[Tensor, "row posi
 
 
 def rank_agreement(
-    first: Float[Tensor, "row position"], second: Float[Tensor, "row position"], tokens: Tensor
+    first: Float[Tensor, "row position"], second: Float[Tensor, "row position"], tokens: Int[Tensor, "row position"]
 ) -> float:
     """Return the mean of Kendall's tau over the sentences: 1 for the same order of words, 0 for no relation.
 
