@@ -30,9 +30,9 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-extensions"),
     *("--disable-dev-shm-usage", "--virtual-time-budget=15000", "--enable-logging=stderr"),
 ]
-ITS_OWN = re.compile(
-    r"(update\.googleapis|clients\d\.google|accounts\.google)\.com"
-)  # Chromium's, with or without a page
+ITS_OWN = re.compile(  # Chromium's, with or without a page; it asks two of them when a page has a form or is long
+    r"((update|content-autofill|optimizationguide-pa)\.googleapis|clients\d\.google|accounts\.google)\.com"
+)
 LOADS = {
     "script": "src",
     "img": "src",

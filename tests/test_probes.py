@@ -164,7 +164,7 @@ def gives_integers(number: str) -> bool:
 @pytest.mark.parametrize("number", [number for number, probe in PROBES.items() if probe.kind != "error"])
 def test_feedback_on_an_unknown_mistake_does_not_contradict_itself(number: str, change):
     if change is SPOILT["integers"] and gives_integers(number):
-        pytest.skip("integers are what was asked for")
+        return  # integers are what was asked for: nothing is spoilt
     feedback = checking.judge(exercise(number, PUBLIC_SEED), spoiling(number, change))
     assert not feedback and contradictions(feedback.text) == [], feedback
 
