@@ -29,10 +29,11 @@ FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-extensions"),
     *("--disable-dev-shm-usage", "--virtual-time-budget=15000", "--enable-logging=stderr"),
+    "--disable-features=AutofillServerCommunication,OptimizationHints",  # it would ask its maker about forms and hosts
 ]
-ITS_OWN = re.compile(  # Chromium's, with or without a page; it asks two of them when a page has a form or is long
-    r"((update|content-autofill|optimizationguide-pa)\.googleapis|clients\d\.google|accounts\.google)\.com"
-)
+ITS_OWN = re.compile(
+    r"(update\.googleapis|clients\d\.google|accounts\.google)\.com"
+)  # Chromium's, with or without a page
 LOADS = {
     "script": "src",
     "img": "src",

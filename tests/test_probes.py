@@ -160,11 +160,16 @@ def gives_integers(number: str) -> bool:
     return all(isinstance(part, torch.Tensor) and part.dtype == torch.int64 for part in parts)
 
 
-@pytest.mark.parametrize("change", SPOILT.values(), ids=SPOILT)
-@pytest.mark.parametrize("number", [number for number, probe in PROBES.items() if probe.kind != "error"])
+SPOILING = [
+    pytest.param(number, change, id=f"{number}-{name}")
+    for number, probe in PROBES.items()
+    for name, change in SPOILT.items()
+    if probe.kind != "error" and not (name == "integers" and gives_integers(number))  # by right: nothing is spoilt
+]
+
+
+@pytest.mark.parametrize(("number", "change"), SPOILING)
 def test_feedback_on_an_unknown_mistake_does_not_contradict_itself(number: str, change):
-    if change is SPOILT["integers"] and gives_integers(number):
-        return  # integers are what was asked for: nothing is spoilt
     feedback = checking.judge(exercise(number, PUBLIC_SEED), spoiling(number, change))
     assert not feedback and contradictions(feedback.text) == [], feedback
 
