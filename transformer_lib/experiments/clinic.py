@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from transformer_lib import checks, encoder_decoder, masks, observe, positional
 from transformer_lib.experiments import extrapolation
+from transformer_lib.experiments.steps import take_step
 
 D_MODEL, HEADS, LONGEST, LENGTH, BATCH, RATE = 32, 4, 64, 16, 32, 3e-3
 VOCABULARY, PADDING = extrapolation.VOCABULARY, 0
@@ -93,10 +94,7 @@ def train(
         first = int(torch.randint(last_start + 1, (), generator=generator))
         given = (symbols, first) if last_start else (symbols,)
         loss = F.cross_entropy(model(*given).flatten(0, 1), answers.flatten(), ignore_index=PADDING)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(take_step(optimizer, loss))
     return losses
 
 

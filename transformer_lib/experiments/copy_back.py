@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer_lib import attention, checks, toy_tasks
+from transformer_lib.experiments.steps import take_step
 
 VOCABULARY, LENGTH, OFFSET, D_MODEL, BATCH, RATE, STEPS = 20, 16, 3, 48, 32, 3e-3, 400
 
@@ -47,9 +48,7 @@ def train_to_copy(has_positions: bool, *, seed: int = 0, steps: int = STEPS) -> 
         tokens, answers = batch(BATCH, generator)
         logits = model(tokens)[:, OFFSET:]
         loss = F.cross_entropy(logits.flatten(0, 1), answers[:, OFFSET:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        take_step(optimizer, loss)
     tokens, answers = batch(512, generator)
     with torch.no_grad():
         right = (model(tokens).argmax(-1) == answers)[:, OFFSET:]

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transformer_lib import checks, encoder_decoder, masks, positional, relative, toy_tasks
+from transformer_lib.experiments.steps import take_step
 from transformer_lib.toy_tasks import FIRST_SYMBOL, NOTHING
 
 SCHEMES = ("sinusoidal", "learned", "shaw", "t5", "rotary", "alibi")
@@ -158,10 +159,8 @@ def fit(
         symbols, answers = TASKS[task](BATCH, length, generator)
         first = int(torch.randint(last_start + 1, (), generator=generator))
         loss = F.cross_entropy(model(symbols, first).flatten(0, 1), answers.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return loss.item()
+        last = take_step(optimizer, loss)
+    return last
 
 
 def tested(model: Racer, task: str, generator: torch.Generator, loss: float) -> Result:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transformer_lib import checks, head_statistics, multi_head, observe
+from transformer_lib.experiments.steps import take_step
 
 SYMBOLS, LENGTH, D_MODEL, BATCH, RATE = 8, 12, 64, 32, 2e-3
 FIRST = SYMBOLS  # the id of the token that some sequences begin with
@@ -75,9 +76,7 @@ def train_idle(heads: int = 1, *, first: bool, seed: int, steps: int = 400) -> P
     symbols, answers, _ = _sequences(steps * BATCH, first, generator)
     for source, target in zip(symbols.split(BATCH), answers.split(BATCH), strict=True):
         loss = F.cross_entropy(model(source)[:, int(first) :].flatten(0, 1), target.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        take_step(optimizer, loss)
     return _tested(model, first, generator)
 
 

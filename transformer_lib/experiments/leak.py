@@ -5,7 +5,6 @@ The texts come from `word_chain`, whose entropy is known: no honest model can ha
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transformer_lib import checks, layers, masks, multi_head, positional
+from transformer_lib.experiments.steps import one_thread, take_step
 from transformer_lib.experiments.word_chain import WORDS, texts, transitions
 
 MISTAKES = ("none", "no mask", "no shift")
@@ -111,7 +111,7 @@ def train(mistake: str, *, seed: int = 0, steps: int = 240) -> Run:
     """
     checks.one_of(MISTAKES, mistake=mistake)
     checks.positive(steps=steps)
-    with torch.random.fork_rng(devices=[]), _one_thread():
+    with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(seed)
         generator = torch.Generator().manual_seed(seed)
         model = LanguageModel()
@@ -124,10 +124,7 @@ def _steps(model: LanguageModel, mistake: str, steps: int, generator: torch.Gene
     for _ in range(steps):
         text = texts(BATCH, LENGTH, generator)
         loss = _loss(scored(model, text, mistake), text)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        yield loss.item()
+        yield take_step(optimizer, loss)
 
 
 def _loss(logits: Tensor, text: Tensor) -> Tensor:
@@ -165,14 +162,3 @@ def _summary(run: Run) -> dict[str, float | str]:
         "repeats": round(run.repeats, 3),
         "text": run.text,
     }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute with one thread: tensors this small gain nothing from more, and lose much on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from transformer_lib import checks, toy_tasks
 from transformer_lib.experiments import networks
+from transformer_lib.experiments.steps import take_step
 
 VOCABULARY, BATCH, RATE, STEPS = 21, 16, 3e-3, 300  # 8 symbols, 8 fillers, the question and 4 special tokens
 PARAMETERS = 8_000
@@ -86,10 +87,7 @@ def train_to_recall(name: str, distance: int, *, seed: int = 0, steps: int = STE
     for _ in range(steps):
         tokens, answers = _batch(BATCH, distance, generator)
         loss = F.cross_entropy(model(tokens), answers)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(take_step(optimizer, loss))
     return Recall(losses=losses, accuracy=_accuracy(model, distance, generator), parameters=size(name, d_model))
 
 

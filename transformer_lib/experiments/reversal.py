@@ -1,8 +1,6 @@
 """Can one head learn to read a sequence backwards? (chapter 02, with and without the scale)"""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer_lib import attention, checks
+from transformer_lib.experiments.steps import one_thread
 
 SYMBOLS, LENGTH, BATCH, RATE = 16, 48, 32, 2e-3
 
@@ -86,7 +85,7 @@ def train_to_reverse(
         query_factor: what W_q is multiplied by at the start, and only there.
     """
     checks.positive(steps=steps, d_k=d_k)
-    with torch.random.fork_rng(devices=[]), _one_thread():
+    with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(seed)
         model = OneHead(d_k, scale, query_factor)
         optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
@@ -100,17 +99,6 @@ def train_to_reverse(
             optimizer.step()
             losses.append(loss.item())
         return Record(losses=losses, **first, **_at_the_end(model))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute with one thread: tensors this small gain nothing from more, and lose much on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _loss(model: OneHead, sequences: int) -> tuple[Tensor, Tensor]:
