@@ -12,13 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_lib.exercises.authoring import draw, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
-
-
-def _draw(generator: torch.Generator, *shape: int, scale: float = 1.0) -> Tensor:
-    """Return normal numbers with two decimals and a little, so that what is stored is exactly what was used."""
-    return (torch.randn(shape, generator=generator) * scale * 100).round() / 100 + 0.001
-
 
 # 1.1 Elman's network
 
@@ -28,9 +23,9 @@ def elman_cases(seed: int) -> list[Case]:
     g = torch.Generator().manual_seed(seed)
 
     def case(name: str, batch: int, n: int, d: int) -> Case:
-        state = {"input.weight": _draw(g, d, d, scale=0.6), "input.bias": _draw(g, d, scale=0.5)}
-        state |= {"hidden.weight": _draw(g, d, d, scale=0.7)}
-        return Case(name, {"x": _draw(g, batch, n, d)}, {"d_model": d}, state)
+        state = {"input.weight": draw(g, d, d, scale=0.6), "input.bias": draw(g, d, scale=0.5)}
+        state |= {"hidden.weight": draw(g, d, d, scale=0.7)}
+        return Case(name, {"x": draw(g, batch, n, d)}, {"d_model": d}, state)
 
     return [
         case("small", 1, 3, 2),
@@ -229,9 +224,9 @@ def lstm_cases(seed: int) -> list[Case]:
     g = torch.Generator().manual_seed(seed + 1000)
 
     def case(name: str, batch: int, d_in: int, d: int) -> Case:
-        weights = {"W": _draw(g, 4 * d, d_in, scale=0.7), "U": _draw(g, 4 * d, d, scale=0.7)}
-        tensors = {"x": _draw(g, batch, d_in), "state": _draw(g, batch, d, scale=0.5), "cell": _draw(g, batch, d)}
-        return Case(name, tensors | weights | {"b": _draw(g, 4 * d, scale=0.7)})
+        weights = {"W": draw(g, 4 * d, d_in, scale=0.7), "U": draw(g, 4 * d, d, scale=0.7)}
+        tensors = {"x": draw(g, batch, d_in), "state": draw(g, batch, d, scale=0.5), "cell": draw(g, batch, d)}
+        return Case(name, tensors | weights | {"b": draw(g, 4 * d, scale=0.7)})
 
     return [
         case("small", 1, 2, 2),
@@ -430,7 +425,7 @@ def convolution_cases(seed: int) -> list[Case]:
 
     def case(name: str, sizes: tuple[int, int, int, int], width: int, dilation: int) -> Case:
         batch, n, d_in, d_out = sizes
-        tensors = {"x": _draw(g, batch, n, d_in), "weight": _draw(g, d_out, d_in, width), "bias": _draw(g, d_out)}
+        tensors = {"x": draw(g, batch, n, d_in), "weight": draw(g, d_out, d_in, width), "bias": draw(g, d_out)}
         return Case(name, tensors | {"dilation": dilation})
 
     return [
@@ -807,9 +802,9 @@ def gradient_cases(seed: int) -> list[Case]:
     g = torch.Generator().manual_seed(seed + 3000)
 
     def case(name: str, n: int, d: int, d_in: int) -> Case:
-        W, U = _draw(g, d, d_in, scale=0.7), _draw(g, d, d, scale=0.8)
+        W, U = draw(g, d, d_in, scale=0.7), draw(g, d, d, scale=0.8)
         state, states = torch.zeros(d), []
-        for x in _draw(g, n, d_in):
+        for x in draw(g, n, d_in):
             state = torch.tanh(W @ x + U @ state)
             states.append(state)
         return Case(name, {"states": ((torch.stack(states) * 1000).round() / 1000), "W": W, "U": U})
@@ -1102,18 +1097,6 @@ def _costing(**changes: Callable[[int, int, int], tuple[Any, ...]]) -> Callable[
     return answer
 
 
-def _refusing(kind: type[Exception] | None, text: str = "") -> Callable[..., Any]:
-    """Return an answer that refuses in another way, or with another text."""
-
-    def answer(layer: str, n: int, d: int, k: int) -> Any:
-        try:
-            return cost(layer, n, d, k)
-        except (ValueError, TypeError) as error:
-            raise (kind or type(error))(text or str(error)) from error
-
-    return answer
-
-
 def _accepting(refused: str) -> Callable[..., Any]:
     """Return an answer that lacks one of the guards."""
 
@@ -1251,19 +1234,19 @@ COST_WRONG = [
     Mistake(
         "assertions",
         "Assertions refuse, but python -O leaves them out: raise ValueError and TypeError.",
-        _refusing(AssertionError),
+        with_errors(cost, lambda error: AssertionError(str(error))),
         0.75,
     ),
     Mistake(
         "ValueError for all",
         "Everything is refused by a ValueError. What has the wrong type deserves a TypeError.",
-        _refusing(ValueError),
+        with_errors(cost, lambda error: ValueError(str(error))),
         0.75,
     ),
     Mistake(
         "texts that say nothing",
         "The classes are right, but the texts don't say what came. Whoever reads them needs the name and the value.",
-        _refusing(None, "bad input"),
+        with_errors(cost, lambda error: type(error)("bad input")),
         0.75,
     ),
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from transformer_lib.exercises.authoring import with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 
@@ -504,18 +505,6 @@ def fitted_mask_by_broadcast(mask: Tensor, scores: Tensor) -> Tensor:
     return mask & torch.ones(scores.shape, dtype=torch.bool)
 
 
-def _same_error(error: type[Exception]) -> Callable[..., Tensor]:
-    """Return the right function but for the class of its errors."""
-
-    def function(mask: Tensor, scores: Tensor) -> Tensor:
-        try:
-            return fitted_mask(mask, scores)
-        except (TypeError, ValueError) as wrong:
-            raise error(str(wrong)) from wrong
-
-    return function
-
-
 def _dtype_only(mask: Tensor, scores: Tensor) -> Tensor:
     if mask.dtype != torch.bool:
         raise TypeError(f"mask must be boolean, got {mask.dtype}")
@@ -591,13 +580,13 @@ MASK_WRONG = [
         "assert",
         "Errors are raised by assert. Python leaves assertions out when it runs with -O, and callers can't tell one "
         "from another: raise TypeError or ValueError.",
-        _same_error(AssertionError),
+        with_errors(fitted_mask, lambda error: AssertionError(str(error))),
         0.5,
     ),
     Mistake(
         "ValueError for the dtype",
         "A wrong dtype raises ValueError. By Python's custom that's for a wrong value; a wrong type is a TypeError.",
-        _same_error(ValueError),
+        with_errors(fitted_mask, lambda error: ValueError(str(error))),
         0.75,
     ),
     Mistake(

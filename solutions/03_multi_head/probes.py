@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from transformer_lib.exercises.authoring import with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 
@@ -870,16 +871,6 @@ def _unchecked(d_model: int, heads: int, key_value_heads: int, bias: bool) -> in
     return 2 * (d_model + bias) * (d_model + d_model // heads * key_value_heads)
 
 
-def _reraised(error: type[Exception], message: str = "") -> Callable[..., int]:
-    def answer(d_model: int, heads: int, key_value_heads: int, bias: bool) -> int:
-        try:
-            return count(d_model, heads, key_value_heads, bias)
-        except ValueError as wrong:
-            raise error(message or str(wrong)) from wrong
-
-    return answer
-
-
 def _first_only(d_model: int, heads: int, key_value_heads: int, bias: bool) -> int:
     if d_model % heads:
         raise ValueError(f"heads must divide d_model, got {heads} and {d_model}")
@@ -945,13 +936,13 @@ COUNT_WRONG = [
     Mistake(
         "assert",
         "Sizes are checked by assert. Python leaves assertions out when it runs with -O: raise ValueError.",
-        _reraised(AssertionError),
+        with_errors(count, lambda error: AssertionError(str(error))),
         0.75,
     ),
     Mistake(
         "an error that doesn't tell",
         "ValueError is right, but its text doesn't hold the two numbers that don't fit together.",
-        _reraised(ValueError, "sizes don't fit"),
+        with_errors(count, lambda error: ValueError("sizes don't fit")),
         0.75,
     ),
 ]

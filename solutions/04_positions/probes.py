@@ -10,13 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from transformer_lib.exercises.authoring import draw, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
-
-
-def _draw(generator: torch.Generator, *shape: int, mean: float = 0.0) -> Tensor:
-    """Return normal numbers with two decimals and a little, so that what is stored is exactly what was used."""
-    return ((torch.randn(shape, generator=generator) + mean) * 100).round() / 100 + 0.001
-
 
 # 4.1 sinusoids
 
@@ -158,7 +153,7 @@ def added_cases(seed: int) -> list[Case]:
         "all sizes alike": (3, 3, 3, 1),
     }
     return [
-        Case(name, {"x": _draw(g, b, n, d), "table": _draw(g, max(b, n) + first + 2, d), "first": first})
+        Case(name, {"x": draw(g, b, n, d), "table": draw(g, max(b, n) + first + 2, d), "first": first})
         for name, (b, n, d, first) in sizes.items()
     ]
 
@@ -245,7 +240,7 @@ def rotated_cases(seed: int) -> list[Case]:
         "all sizes alike": (4, 4, 4, 4, 2),
     }
     return [
-        Case(name, {"x": _draw(g, b, h, n, d, mean=0.4), "first": first}) for name, (b, h, n, d, first) in sizes.items()
+        Case(name, {"x": draw(g, b, h, n, d, mean=0.4), "first": first}) for name, (b, h, n, d, first) in sizes.items()
     ]
 
 
@@ -495,7 +490,7 @@ def relative_cases(seed: int) -> list[Case]:
         "all sizes alike": ((5,), 5, 5, 2),
     }
     return [
-        Case(name, {"query": _draw(g, *batch, n, d), "table": _draw(g, 2 * k + 1, d)})
+        Case(name, {"query": draw(g, *batch, n, d), "table": draw(g, 2 * k + 1, d)})
         for name, (batch, n, d, k) in sizes.items()
     ]
 
@@ -596,7 +591,7 @@ def table_cases(seed: int) -> list[Case]:
     g = torch.Generator().manual_seed(seed + 5000)
 
     def case(name: str, rows: int, length: int, first: int, words: tuple[int, ...] = (), telling: str = "") -> Case:
-        inputs = {"table": _draw(g, rows, 3), "length": length, "first": first}
+        inputs = {"table": draw(g, rows, 3), "length": length, "first": first}
         return Case(name, inputs, mentions=tuple(map(str, words)), telling=telling)
 
     last = "the last position asked for and the table's size"
@@ -628,16 +623,6 @@ def looked_up_by_index(table: Tensor, length: int, first: int) -> Tensor:
         return table[rows.masked_fill(rows < 0, len(table))]
     except IndexError as error:
         raise ValueError(f"positions {first} to {first + length - 1}, but the table has {len(table)}") from error
-
-
-def _else(error: Callable[[Exception], Exception]) -> Callable[[Tensor, int, int], Tensor]:
-    def answer(table: Tensor, length: int, first: int) -> Tensor:
-        try:
-            return looked_up(table, length, first)
-        except ValueError as wrong:
-            raise error(wrong) from wrong
-
-    return answer
 
 
 def _checked(
@@ -705,19 +690,19 @@ TABLE_WRONG = [
     Mistake(
         "IndexError",
         "An IndexError is raised. It's a ValueError that was asked for: a caller's number is out of range.",
-        _else(lambda wrong: IndexError(str(wrong))),
+        with_errors(looked_up, lambda error: IndexError(str(error))),
         0.75,
     ),
     Mistake(
         "assert",
         "Errors are raised by assert. Python leaves assertions out when it runs with -O: raise ValueError.",
-        _else(lambda wrong: AssertionError(str(wrong))),
+        with_errors(looked_up, lambda error: AssertionError(str(error))),
         0.5,
     ),
     Mistake(
         "errors that don't tell",
         "ValueError is right, but its text lacks the numbers that whoever reads it needs.",
-        _else(lambda wrong: ValueError("position out of range")),
+        with_errors(looked_up, lambda error: ValueError("position out of range")),
         0.75,
     ),
 ]

@@ -10,12 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from transformer_lib.exercises.authoring import draw, guarded, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
-
-
-def _draw(generator: torch.Generator, *shape: int, mean: float = 0.0) -> Tensor:
-    """Return normal numbers with two decimals and a little, so that what is stored is exactly what was used."""
-    return ((torch.randn(shape, generator=generator) + mean) * 100).round() / 100 + 0.001
 
 
 def _tril(rows: int, columns: int, diagonal: int = 0) -> Tensor:
@@ -292,8 +288,8 @@ def polarity_cases(seed: int) -> list[Case]:
 
     def case(name: str, lengths: list[int], heads: int, n: int, d_k: int) -> Case:
         batch, m = len(lengths), max(lengths) + 1
-        tensors = {"query": _draw(g, batch, heads, n, d_k)}
-        tensors |= {part: _draw(g, batch, heads, m, d_k, mean=0.3) for part in ("key", "value")}
+        tensors = {"query": draw(g, batch, heads, n, d_k)}
+        tensors |= {part: draw(g, batch, heads, m, d_k, mean=0.3) for part in ("key", "value")}
         return Case(name, tensors | {"real": torch.arange(m) < torch.tensor(lengths)[:, None]})
 
     scattered = case("padding in between", [3, 2], 1, 3, 3)
@@ -726,28 +722,6 @@ def prefix_by_reach(prefixes: Tensor, length: int) -> Tensor:
     return (torch.arange(length) < reach[..., None]).unsqueeze(1)
 
 
-def _guarded(mask: Callable[[Tensor, int], Tensor]) -> Callable[[Tensor, int], Tensor]:
-    """Return an answer whose errors are right, but whose mask is another."""
-
-    def answer(prefixes: Tensor, length: int) -> Tensor:
-        prefix(prefixes, length)
-        return mask(prefixes, length)
-
-    return answer
-
-
-def _as(error: Callable[[Exception], Exception]) -> Callable[[Tensor, int], Tensor]:
-    """Return an answer with the right mask, whose errors are others."""
-
-    def answer(prefixes: Tensor, length: int) -> Tensor:
-        try:
-            return prefix(prefixes, length)
-        except (TypeError, ValueError) as wrong:
-            raise error(wrong) from wrong
-
-    return answer
-
-
 def _too_long_only(prefixes: Tensor, length: int) -> Tensor:
     if prefixes.is_floating_point():
         raise TypeError(f"got {prefixes.dtype}")
@@ -764,56 +738,56 @@ PREFIX_WRONG = [
     Mistake(
         "prefix only",
         "Only the prefix is visible. After it, each position also sees the positions up to its own: |.",
-        _guarded(lambda p, n: _below(p, n)[:, :, None].expand(-1, 1, n, -1)),
+        guarded(prefix, lambda p, n: _below(p, n)[:, :, None].expand(-1, 1, n, -1)),
         0.25,
     ),
     Mistake(
         "and for or",
         "The masks are combined by &: only what is in the prefix and not later. One of the two is enough: |.",
-        _guarded(lambda p, n: _tril(n, n) & _below(p, n)[:, :, None]),
+        guarded(prefix, lambda p, n: _tril(n, n) & _below(p, n)[:, :, None]),
         0.25,
     ),
     Mistake(
         "causal only",
         "This is the causal mask: the prefix doesn't see all of itself.",
-        _guarded(lambda p, n: _tril(n, n).expand(len(p), 1, -1, -1)),
+        guarded(prefix, lambda p, n: _tril(n, n).expand(len(p), 1, -1, -1)),
         0.25,
     ),
     Mistake(
         "the prefix sees all",
         "The rows of the prefix are True: its queries see the whole sentence, answer and all. It's the columns of the "
         "prefix that everybody sees.",
-        _guarded(lambda p, n: _tril(n, n) | _below(p, n)[..., None]),
+        guarded(prefix, lambda p, n: _tril(n, n) | _below(p, n)[..., None]),
         0.5,
     ),
     Mistake(
         "one too many",
         "The prefix is one position too long: a prefix of p is positions 0 to p - 1.",
-        _guarded(lambda p, n: _prefix(p + 1, n)),
+        guarded(prefix, lambda p, n: _prefix(p + 1, n)),
         0.5,
     ),
     Mistake(
         "one prefix for all",
         "The first prefix is used for all sentences. Each has its own.",
-        _guarded(lambda p, n: _prefix(p[:1], n).expand(len(p), -1, -1, -1)),
+        guarded(prefix, lambda p, n: _prefix(p[:1], n).expand(len(p), -1, -1, -1)),
         0.5,
     ),
     Mistake(
         "the longest prefix for all",
         "The longest prefix is used for all sentences: others see beyond their own.",
-        _guarded(lambda p, n: _prefix(p.max().expand(len(p)), n)),
+        guarded(prefix, lambda p, n: _prefix(p.max().expand(len(p)), n)),
         0.5,
     ),
     Mistake(
         "no axis for the heads",
         "The values are right, but the shape is [batch query key]. Give the heads an axis of size 1.",
-        _guarded(lambda p, n: _prefix(p, n)[:, 0]),
+        guarded(prefix, lambda p, n: _prefix(p, n)[:, 0]),
         0.5,
     ),
     Mistake(
         "True hides",
         "True and False are exchanged: in this book True means may attend.",
-        _guarded(lambda p, n: ~_prefix(p, n)),
+        guarded(prefix, lambda p, n: ~_prefix(p, n)),
         0.5,
     ),
     Mistake(
@@ -831,19 +805,19 @@ PREFIX_WRONG = [
     Mistake(
         "assert",
         "Errors are raised by assert. Python leaves assertions out when run with -O: raise TypeError or ValueError.",
-        _as(lambda wrong: AssertionError(str(wrong))),
+        with_errors(prefix, lambda error: AssertionError(str(error))),
         0.5,
     ),
     Mistake(
         "ValueError for the dtype",
         "A wrong dtype raises ValueError. By Python's custom that's for a wrong value; a wrong type is a TypeError.",
-        _as(lambda wrong: ValueError(str(wrong))),
+        with_errors(prefix, lambda error: ValueError(str(error))),
         0.75,
     ),
     Mistake(
         "errors that don't tell",
         "The errors are of the right kinds, but their texts lack the numbers, or the dtype, that came.",
-        _as(lambda wrong: type(wrong)("wrong prefixes")),
+        with_errors(prefix, lambda error: type(error)("wrong prefixes")),
         0.75,
     ),
 ]

@@ -13,12 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_lib.exercises.authoring import draw, guarded, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
-
-
-def _draw(generator: torch.Generator, *shape: int, scale: float = 1.0) -> Tensor:
-    """Return normal numbers with two decimals and a little, so that what is stored is exactly what was used."""
-    return (torch.randn(shape, generator=generator) * scale * 100).round() / 100 + 0.001
 
 
 def _rows(generator: torch.Generator, lengths: Sequence[int], padding: int, low: int, high: int) -> Tensor:
@@ -37,7 +33,7 @@ def loss_cases(seed: int) -> list[Case]:
 
     def case(name: str, lengths: list[int], vocabulary: int, smoothing: float, padding: int = 0) -> Case:
         labels = _rows(g, lengths, padding, 0 if padding else 1, vocabulary)
-        logits = _draw(g, *labels.shape, vocabulary, scale=1.5)
+        logits = draw(g, *labels.shape, vocabulary, scale=1.5)
         inputs = {"logits": logits, "labels": labels, "smoothing": smoothing, "padding": padding}
         return Case(name, inputs)
 
@@ -642,8 +638,8 @@ def part_cases(seed: int) -> list[Case]:
 
     def case(name: str, real: str, d: int, part: int, rate: float) -> Case:
         n = len(real)
-        tensors = {"x": _draw(g, n, d), "y": _draw(g, n), "real": torch.tensor([mark == "x" for mark in real])}
-        return Case(name, tensors | {"w": _draw(g, d), "part": part, "rate": rate})
+        tensors = {"x": draw(g, n, d), "y": draw(g, n), "real": torch.tensor([mark == "x" for mark in real])}
+        return Case(name, tensors | {"w": draw(g, d), "part": part, "rate": rate})
 
     return [
         case("small", "xxx", 2, 2, 0.1),
@@ -894,26 +890,6 @@ def token_batches_by_tensors(lengths: Sequence[int], limit: int) -> list[list[in
     return [*found, batch]
 
 
-def _guarded(batches: Callable[[Sequence[int], int], Any]) -> Callable[[Sequence[int], int], Any]:
-    """Return an answer that refuses what is to be refused, and else cuts in its own way."""
-
-    def answer(lengths: Sequence[int], limit: int) -> Any:
-        token_batches(lengths, limit)
-        return batches(lengths, limit)
-
-    return answer
-
-
-def _refusing(kind: type[Exception] | None, text: str = "") -> Callable[[Sequence[int], int], Any]:
-    def answer(lengths: Sequence[int], limit: int) -> Any:
-        try:
-            return token_batches(lengths, limit)
-        except ValueError as error:
-            raise (kind or ValueError)(text or str(error)) from error
-
-    return answer
-
-
 def _lists(batches: list[list[int]], lengths: Sequence[int]) -> list[list[int]]:
     return [[lengths[i] for i in batch] for batch in batches]
 
@@ -923,86 +899,86 @@ BATCH_WRONG = [
         "padding not counted",
         "The words are added up until the limit is reached. Padding takes places, too: a batch has rows times its "
         "longest row of them.",
-        _guarded(lambda n, limit: _cut(n, limit, lambda held, new: sum(held) + new > limit)),
+        guarded(token_batches, lambda n, limit: _cut(n, limit, lambda held, new: sum(held) + new > limit)),
         0.5,
     ),
     Mistake(
         "length before it was added",
         "Rows are multiplied by the longest row so far, not by the one that comes in. In order of length, it's the new "
         "one that is longest.",
-        _guarded(lambda n, limit: _cut(n, limit, lambda held, new: (len(held) + 1) * max(held) > limit)),
+        guarded(token_batches, lambda n, limit: _cut(n, limit, lambda held, new: (len(held) + 1) * max(held) > limit)),
         0.75,
     ),
     Mistake(
         "row before it was added",
         "The new row isn't counted: a batch may be one row over the limit.",
-        _guarded(lambda n, limit: _cut(n, limit, lambda held, new: len(held) * new > limit)),
+        guarded(token_batches, lambda n, limit: _cut(n, limit, lambda held, new: len(held) * new > limit)),
         0.5,
     ),
     Mistake(
         "cut once it is full",
         "A batch is cut only when it is over the limit already. Ask before you add.",
-        _guarded(lambda n, limit: _cut(n, limit, lambda held, new: len(held) * max(held) > limit)),
+        guarded(token_batches, lambda n, limit: _cut(n, limit, lambda held, new: len(held) * max(held) > limit)),
         0.5,
     ),
     Mistake(
         "limit not reached",
         "A batch with exactly `limit` places is cut. That many fit: > and not >=.",
-        _guarded(lambda n, limit: _cut(n, limit, lambda held, new: (len(held) + 1) * new >= limit)),
+        guarded(token_batches, lambda n, limit: _cut(n, limit, lambda held, new: (len(held) + 1) * new >= limit)),
         0.75,
     ),
     Mistake(
         "rows counted",
         "The limit is taken for a number of rows. It's a number of places.",
-        _guarded(lambda n, limit: _cut(n, limit, lambda held, new: len(held) >= limit)),
+        guarded(token_batches, lambda n, limit: _cut(n, limit, lambda held, new: len(held) >= limit)),
         0.25,
     ),
     Mistake(
         "not sorted",
         "The sentences aren't sorted: one long one stretches all those it meets.",
-        _guarded(lambda n, limit: _cut(n, limit, order=list(range(len(n))))),
+        guarded(token_batches, lambda n, limit: _cut(n, limit, order=list(range(len(n))))),
         0.5,
     ),
     Mistake(
         "longest first",
         "The longest come first. The order should rise.",
-        _guarded(lambda n, limit: _cut(n, limit, order=_order(n)[::-1])),
+        guarded(token_batches, lambda n, limit: _cut(n, limit, order=_order(n)[::-1])),
         0.5,
     ),
     Mistake(
         "ties turned round",
         "Sentences of one length should keep the order that they came in.",
-        _guarded(lambda n, limit: _cut(n, limit, order=sorted(range(len(n)), key=lambda i: (n[i], -i)))),
+        guarded(token_batches, lambda n, limit: _cut(n, limit, order=sorted(range(len(n)), key=lambda i: (n[i], -i)))),
         0.75,
     ),
     Mistake(
         "last batch lost",
         "The last batch is missing: what is left when the loop ends must be handed over, too.",
-        _guarded(lambda n, limit: _cut(n, limit)[:-1]),
+        guarded(token_batches, lambda n, limit: _cut(n, limit)[:-1]),
         0.5,
     ),
     Mistake(
         "empty batch first",
         "An empty batch stands in front.",
-        _guarded(lambda n, limit: [[], *_cut(n, limit)]),
+        guarded(token_batches, lambda n, limit: [[], *_cut(n, limit)]),
         0.75,
     ),
     Mistake(
         "row lost at each cut",
         "The sentence for which there was no room is lost. It begins the next batch.",
-        _guarded(lambda n, limit: _losing(n, limit)),
+        guarded(token_batches, lambda n, limit: _losing(n, limit)),
         0.5,
     ),
     Mistake(
         "lengths for numbers",
         "The batches hold lengths. The sentences' numbers were asked for.",
-        _guarded(lambda n, limit: _lists(_cut(n, limit), n)),
+        guarded(token_batches, lambda n, limit: _lists(_cut(n, limit), n)),
         0.5,
     ),
     Mistake(
         "one batch for each",
         "Each sentence stands alone: that wastes no place, and no time is saved either.",
-        _guarded(lambda n, limit: [[i] for i in _order(n)]),
+        guarded(token_batches, lambda n, limit: [[i] for i in _order(n)]),
         0.25,
     ),
     Mistake(
@@ -1026,13 +1002,13 @@ BATCH_WRONG = [
     Mistake(
         "assertions",
         "Assertions refuse, but python -O leaves them out: raise ValueError.",
-        _refusing(AssertionError),
+        with_errors(token_batches, lambda error: AssertionError(str(error))),
         0.75,
     ),
     Mistake(
         "texts that say nothing",
         "ValueError is right, but its text doesn't say what came. Whoever reads it needs the length and the limit.",
-        _refusing(None, "bad length"),
+        with_errors(token_batches, lambda error: ValueError("bad length")),
         0.75,
     ),
 ]
