@@ -229,14 +229,18 @@ def saturate(model: Transformer) -> None:
             parameter.data *= 100.0
 
 
-def no_memory_mask(model: Transformer) -> None:
+def with_decoder_masks(model: Transformer, change: Callable[[Any, Any, Any], tuple[Any, Any]]) -> None:
+    """Let each layer of the decoder take what `change` makes of its input and its two masks."""
+
+    def forward(self: DecoderLayer, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None, caches: Any = None):
+        return DecoderLayer.forward(self, x, memory, *change(x, mask, memory_mask))
+
     for layer in model.decoder.layers:
-        with_forward(
-            layer,
-            lambda self, x, memory, mask=None, memory_mask=None, caches=(None, None): DecoderLayer.forward(
-                self, x, memory, mask, None
-            ),
-        )
+        with_forward(layer, forward)
+
+
+def no_memory_mask(model: Transformer) -> None:
+    with_decoder_masks(model, lambda x, mask, memory_mask: (mask, None))
 
 
 def no_source_mask(model: Transformer) -> None:
@@ -245,24 +249,12 @@ def no_source_mask(model: Transformer) -> None:
 
 
 def no_causal_mask(model: Transformer) -> None:
-    for layer in model.decoder.layers:
-        with_forward(
-            layer,
-            lambda self, x, memory, mask=None, memory_mask=None, caches=(None, None): DecoderLayer.forward(
-                self, x, memory, None, memory_mask
-            ),
-        )
+    with_decoder_masks(model, lambda x, mask, memory_mask: (None, memory_mask))
 
 
 def leak_of_one(model: Transformer) -> None:
     wider = torch.ones(24, 24).tril(1).bool()
-    for layer in model.decoder.layers:
-        with_forward(
-            layer,
-            lambda self, x, memory, mask=None, memory_mask=None, caches=(None, None): DecoderLayer.forward(
-                self, x, memory, wider[: x.size(1), : x.size(1)], memory_mask
-            ),
-        )
+    with_decoder_masks(model, lambda x, mask, memory_mask: (wider[: x.size(1), : x.size(1)], memory_mask))
 
 
 def target_mask_across(model: Transformer) -> None:

@@ -8,7 +8,6 @@ import http.server
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -18,19 +17,12 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
+from browser import CHROMIUM, FLAGS, NO_HOST, needs_chromium
 
 from tools import ROOT, serve
 
 pytestmark = pytest.mark.slow
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-extensions"),
-    *("--disable-dev-shm-usage", "--virtual-time-budget=15000", "--enable-logging=stderr"),
-    "--disable-features=AutofillServerCommunication,OptimizationHints",  # it would ask its maker about forms and hosts
-]
 ITS_OWN = re.compile(
     r"(update\.googleapis|clients\d\.google|accounts\.google)\.com"
 )  # Chromium's, with or without a page
@@ -237,8 +229,8 @@ def address(html):
 def browse(url: str, folder: Path, *flags: str) -> tuple[str, str, set[str]]:
     """Open a page in a browser that reaches no other host; return its DOM, its console, the hosts it asked for."""
     log = folder / "net.json"
-    options = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", f"--user-data-dir={folder}/profile"]
-    command = [CHROMIUM, *FLAGS, *options, *flags, f"--log-net-log={log}", "--dump-dom", url]
+    options = [f"{NO_HOST}, EXCLUDE 127.0.0.1", f"--user-data-dir={folder}/profile", "--virtual-time-budget=15000"]
+    command = [CHROMIUM, *FLAGS, *options, *flags, f"--log-net-log={log}", url]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)
     urls = re.findall(r'"url":"(https?://[^"]+)"', log.read_text(encoding="utf-8", errors="replace"))
     console = "\n".join(line for line in run.stderr.splitlines() if "CONSOLE" in line)

@@ -10,6 +10,7 @@ from pathlib import Path
 import ipywidgets as widgets
 import pytest
 import torch
+from browser import CHROMIUM, FLAGS, NO_HOST, needs_chromium
 
 from transformer_lib import baselines, decoding, positional
 from transformer_lib.visualisation import beam_tree, data_flow, heads, mask_builder, moving, reach, sinusoids
@@ -17,9 +18,7 @@ from transformer_lib.visualisation.moving import page_data
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ROOT / "book" / "_static" / "js"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node runs the page's script; it isn't installed")
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 BYTES_A_FIGURE = 150_000
 
 FIGURES = {  # class of the holder: scripts, the data that it names
@@ -414,9 +413,8 @@ def put_page(folder: Path, name: str) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_page_moves_without_a_kernel_and_fits_a_telephone(name, tmp_path):
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
-    command += ["--disable-dev-shm-usage", "--enable-logging=stderr", "--virtual-time-budget=3000", "--dump-dom"]
-    command += [f"--user-data-dir={tmp_path}/profile", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    command = [CHROMIUM, *FLAGS, NO_HOST, "--allow-file-access-from-files", "--virtual-time-budget=3000"]
+    command += [f"--user-data-dir={tmp_path}/profile"]
     page = put_page(tmp_path, name)
     run = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=120)
     assert [line for line in run.stderr.splitlines() if "CONSOLE" in line] == []

@@ -10,17 +10,12 @@ from pathlib import Path
 import pytest
 import sample_book
 import yaml
+from browser import CHROMIUM, FLAGS, NO_HOST, needs_chromium
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from tools import ROOT, cells, slides
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
-    *("--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1280,720", "--virtual-time-budget=20000"),
-]
+SCREEN = [NO_HOST, "--window-size=1280,720", "--virtual-time-budget=20000"]
 # Visits each slide with all its fragments shown; a slide's own units are those of 1280 x 720.
 MEASURE = """<script>
 window.addEventListener("load", async () => {
@@ -56,7 +51,7 @@ def measure(deck: Path, folder: Path) -> list[dict]:
     """Return what a browser of 1280 x 720 pixels, reaching no host, measures on each slide."""
     page = deck.with_name(f"measured_{deck.name}")
     page.write_text(deck.read_text(encoding="utf-8").replace("</body>", MEASURE), encoding="utf-8")
-    command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder}/profile", "--dump-dom", page.as_uri()]
+    command = [CHROMIUM, *FLAGS, *SCREEN, f"--user-data-dir={folder}/profile", page.as_uri()]
     dom = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
     page.unlink()
     found = re.search(r"MEASURED(\[.*?\])END", dom, re.DOTALL)

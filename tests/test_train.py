@@ -203,10 +203,12 @@ def test_a_run_killed_at_random_points_ends_bit_for_bit_where_a_whole_one_ends(t
 
 
 ENDLESS = """
+import signal
 import sys
 from tools import train, training_run
 from tools.training_settings import Corpus, toy_corpus
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is deaf to it
 full = toy_corpus()
 train.toy_corpus = lambda: Corpus(full.train[:100], full.validation[:10], full.test[:10])
 training_run.SAVE_EVERY = 2

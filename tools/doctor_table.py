@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from tools import ROOT, report
+from tools import ROOT, cells, report
 
 sys.path.insert(0, str(ROOT / "tests"))  # the planted faults are data of the tests
 
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     if not options.list:
         new = written(text, measured())
         if options.write:
-            (root / PAGE).write_text(new, encoding="utf-8")
+            cells.write_text(root / PAGE, new)
         elif new != text:
             problems.append(f"{PAGE}: its tables aren't what the doctor finds now")
     return report(problems, "python -m tools.doctor_table --write")

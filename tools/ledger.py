@@ -22,6 +22,7 @@ VERDICTS = ("holds", "holds with limits", "imprecise", "false", "a way of seeing
 HEADING = re.compile(r"^#{2,4} ", re.MULTILINE)
 TARGET = re.compile(r"^\((cell-[0-9a-z-]+)\)=", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*")
+NOT_COMPUTED = ("Figure:", "VBox(", "HBox(")  # words about a picture or a control
 CHECK = re.compile(r"\bassert\b|\bassert_close\(")
 KEYS = {"id", "core", "chapter", "claim", "zh", "verdict", "right", "sources", "cell", "measured"}
 
@@ -69,9 +70,7 @@ def _add(to: Shown, cell) -> None:
     for output in cell.outputs:
         text = output.get("text", "") or output.get("data", {}).get("text/plain", "")
         text = "".join(text) if isinstance(text, list) else text
-        if not text.startswith(
-            ("Figure:", "VBox(", "HBox(")
-        ):  # words about a picture or a control, not what was computed
+        if not text.startswith(NOT_COMPUTED):
             to.printed += "\n" + text
 
 

@@ -12,7 +12,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,10 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def surroundings() -> dict[str, Any]:
+def surroundings(packages: Sequence[str] = ("torch", "numpy")) -> dict[str, Any]:
     """Return what a measurement may depend on: the machine, its threads and the versions."""
     threads = torch.get_num_threads()
-    versions = {"python": platform.python_version()} | {name: version(name) for name in ("torch", "numpy")}
+    versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
     return {"machine": f"{processor()}, {threads} thread{'s' if threads > 1 else ''}", "versions": versions}
 
 

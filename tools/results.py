@@ -33,21 +33,24 @@ def records(root: Path = ROOT) -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted((root / RECORDS).glob("*.json"))}
 
 
-def chapters(name: str, root: Path = ROOT) -> list[Path]:
-    """Return the notebooks that read a record."""
+def code(root: Path = ROOT) -> dict[Path, str]:
+    """Return the code of each notebook."""
+    read = {path: cells.read(path).cells for path in cells.notebooks(root, "notebooks")}
+    return {path: "\n".join(c.source for c in found if c.cell_type == "code") for path, found in read.items()}
+
+
+def chapters(name: str, notebooks: dict[Path, str]) -> list[Path]:
+    """Return the notebooks whose code reads a record."""
     spelt = (f'"{name}"', f"'{name}'", f"{name}.json")
-    return [
-        path
-        for path in cells.notebooks(root, "notebooks")
-        if any(word in cell.source for cell in cells.read(path).cells if cell.cell_type == "code" for word in spelt)
-    ]
+    return [path for path, source in notebooks.items() if any(word in source for word in spelt)]
 
 
-def page(root: Path = ROOT) -> str:
+def page(found: dict[str, dict[str, Any]], notebooks: dict[Path, str], root: Path = ROOT) -> str:
     """Return the whole page as MyST Markdown."""
     parts = [HEAD]
-    for name, record in records(root).items():
-        parts += [translator(name, record) if "test" in record else experiment(name, record, root)]
+    for name, record in found.items():
+        shown = chapters(name, notebooks)
+        parts += [translator(name, record) if "test" in record else experiment(name, record, shown, root)]
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
@@ -60,11 +63,11 @@ def about(name: str, record: dict[str, Any]) -> str:
     )
 
 
-def experiment(name: str, record: dict[str, Any], root: Path) -> str:
+def experiment(name: str, record: dict[str, Any], shown_in: list[Path], root: Path) -> str:
     """Return the section of an experiment: what it is, where it's shown, and its figures over the seeds."""
     source = (root / LIBRARY / "experiments" / f"{name}.py").read_text(encoding="utf-8")
     what = (ast.get_docstring(ast.parse(source)) or "").split("\n")[0]
-    shown = ", ".join(f"[chapter {cells.chapter(path)}](../notebooks/{path.name})" for path in chapters(name, root))
+    shown = ", ".join(f"[chapter {cells.chapter(path)}](../notebooks/{path.name})" for path in shown_in)
     runs = record["runs"]
     lines = [
         f"## {name.replace('_', ' ').capitalize()}\n",
@@ -118,16 +121,12 @@ def translator(name: str, record: dict[str, Any]) -> str:
 
 def problems(root: Path = ROOT) -> list[str]:
     """Say whether the page is stale, which record no chapter shows, and which has fewer than three seeds."""
-    path = root / PAGE
-    few = [name for name, record in records(root).items() if len(record.get("runs", "123")) < SEEDS]
-    found = [
-        f"{RECORDS / name}.json: no chapter shows it"
-        for name, record in records(root).items()
-        if "runs" in record and not chapters(name, root)
-    ]
-    stale = not path.exists() or path.read_text(encoding="utf-8") != page(root)
-    found += [f"{RECORDS / name}.json: must have {SEEDS} seeds" for name in few]
-    return found + [f"{PAGE}: isn't what {RECORDS} holds"] * stale
+    path, found, notebooks = root / PAGE, records(root), code(root)
+    runs = {name: record["runs"] for name, record in found.items() if "runs" in record}
+    said = [f"{RECORDS / name}.json: no chapter shows it" for name in runs if not chapters(name, notebooks)]
+    said += [f"{RECORDS / name}.json: must have {SEEDS} seeds" for name, seeds in runs.items() if len(seeds) < SEEDS]
+    stale = not path.exists() or path.read_text(encoding="utf-8") != page(found, notebooks, root)
+    return said + [f"{PAGE}: isn't what {RECORDS} holds"] * stale
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
@@ -135,7 +134,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.results", description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"make {PAGE}")
     if parser.parse_args(arguments).write:
-        cells.write_text(root / PAGE, page(root))
+        cells.write_text(root / PAGE, page(records(root), code(root), root))
     return report(problems(root), "python -m tools.results --write")
 
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import platform
 import shlex
 import sys
 import time
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from tools import LIBRARY, ROOT, lock
-from tools.record import processor
+from tools.record import surroundings
 from tools.training_run import Run, forget
 from tools.training_settings import Corpus, Settings, multi30k_corpus, toy_corpus
 from transformer_lib import checks, fast, files, multi30k, translator
@@ -59,11 +57,8 @@ def translate(best: translator.Translator, corpus: Corpus, alpha: float, record:
 
 def write_record(run: Run, results: dict[str, Any], path: Path, command: str) -> None:
     """Write what was run, on what, and what came of it."""
-    threads = torch.get_num_threads()
     record = {"command": command, "settings": asdict(run.settings), "parameters": parameters(run.model)}
-    record |= {"machine": f"{processor()}, {threads} thread{'s' if threads > 1 else ''}"}
-    record |= {"precision": str(run.precision), "steps": run.step}
-    record |= {"versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}}
+    record |= surroundings(PACKAGES) | {"precision": str(run.precision), "steps": run.step}
     record |= {"cpu_minutes": round(run.cpu_seconds / 60, 2), "wall_minutes": round(run.wall_seconds / 60, 2)}
     record |= {"curve": run.curve, "test": results}
     files.write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
@@ -118,11 +113,11 @@ def corpus(toy: bool) -> Corpus:
         sys.exit(f"{error}\nWithout it, train on the toy grammar: make train ARGS=--toy")
 
 
-def trained(settings: Settings, options: argparse.Namespace, folder: Path) -> Run:
+def trained(settings: Settings, data: Corpus, folder: Path, fresh: bool) -> Run:
     """Return a run that has taken all its steps."""
-    if options.fresh:
+    if fresh:
         forget(folder)
-    run = Run(settings, corpus(options.toy), folder)
+    run = Run(settings, data, folder)
     run.resume()
     pairs, at = len(run.corpus.train), f"from step {run.step}" if run.step else "from the start"
     print(f"{pairs} pairs, {parameters(run.model)} parameters, {run.precision}, {at}; checkpoints in {folder}")
@@ -163,8 +158,9 @@ def main() -> None:
         settings = chosen(options)
         name = f"{'toy' if options.toy else 'de_en'}_seed{settings.seed}"
         folder = options.folder or ROOT / "runs" / name
+        data = corpus(options.toy)  # before the folder is made: where there is none, nothing is left behind
         with lock.alone_in(folder):
-            run = trained(settings, options, folder)
+            run = trained(settings, data, folder, options.fresh)
             finish(run, (RESULTS if options.ship else folder) / f"translator_{name}.json", options.ship)
     except KeyboardInterrupt:
         sys.exit("\nStopped. The same command (without --fresh) goes on from the last checkpoint.")
