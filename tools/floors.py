@@ -23,7 +23,7 @@ FLOORS = [
     ["model"],  # floor 3
     ["siblings", "bert", "checkpoints", "decoding"],
     ["training", "sampling", "diverse_beam"],
-    ["translator", "evaluation", "accumulation", "distributed", "generation"],
+    ["translator", "evaluation", "accumulation", "distributed", "generation", "published"],
     ["observe", "exercises", "head_statistics"],  # floor 4
     ["ablation", "visualisation"],
     ["diagnostics"],
@@ -44,6 +44,7 @@ CHAPTER = {
     "config": 6,
     "model": 6,
     "siblings": 11,
+    "bert": 11,
 }
 LISTED_LATER: dict[tuple[str, str], int] = {  # (module, name): chapter
     ("multi_head", "KeyValueCache"): 8,
