@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import ipywidgets as widgets
 import pytest
@@ -13,6 +14,7 @@ import torch
 from browser import CHROMIUM, FLAGS, NO_HOST, needs_chromium
 
 from transformer_lib import baselines, decoding, positional
+from transformer_lib.experiments import pronoun_maps, pronouns
 from transformer_lib.visualisation import beam_tree, data_flow, heads, mask_builder, moving, reach, sinusoids
 from transformer_lib.visualisation.moving import page_data
 
@@ -21,11 +23,12 @@ SCRIPTS = ROOT / "book" / "_static" / "js"
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node runs the page's script; it isn't installed")
 BYTES_A_FIGURE = 150_000
 
-FIGURES = {  # class of the holder: scripts, the data that it names
+FIGURES = {  # classes of the holder, its script's first: scripts, the data that it names
     "attention-scale": (["moving", "attention_scale_data", "attention_scale"], None),
     "sinusoids": (["moving", "sinusoids"], None),
     "mask-builder": (["moving", "mask_builder"], None),
     "head-selector": (["moving", "translator_heads_data", "head_selector"], "translatorHeads"),
+    "head-selector pronouns": (["moving", "pronoun_heads_data", "head_selector"], "pronounHeads"),
     "reach-explorer": (["moving", "reach"], None),
     "data-flow": (["moving", "data_flow"], None),
     "beam-tree": (["moving", "beam_tree_data", "beam_tree"], None),
@@ -34,6 +37,7 @@ CONTROLS = {
     "sinusoids": sinusoids,
     "mask-builder": mask_builder,
     "head-selector": heads,
+    "head-selector pronouns": SimpleNamespace(control=lambda: pronoun_maps.control(pronouns.fresh_reader(seed=4))),
     "reach-explorer": reach,
     "data-flow": data_flow,
     "beam-tree": beam_tree,
@@ -344,7 +348,7 @@ def others(knob: widgets.Widget) -> list:
 
 
 def test_what_is_written_is_read_back(tmp_path):
-    moving.write_data(tmp_path / "x.js", "sample", {"a": ["ü", 1]}, by="heads")
+    moving.write_data(tmp_path / "x.js", "sample", {"a": ["ü", 1]}, by=heads.__name__)
     assert page_data(tmp_path / "x.js") == {"a": ["ü", 1]}
     text = (tmp_path / "x.js").read_text(encoding="utf-8")
     assert text.startswith("// Written by transformer_lib.visualisation.heads.write\n")
@@ -402,7 +406,8 @@ def put_page(folder: Path, name: str) -> Path:
         shutil.copy(SCRIPTS / f"{script}.js", folder)
     shutil.copy(ROOT / "book" / "_static" / "book.css", folder)
     style = '<link rel="stylesheet" href="book.css"><style>body{margin:0}article{padding:1rem}</style>'
-    body = f'<article class="bd-article">{holder}{tags}{tags}</article>{PROBE.replace("NAME", json.dumps(name))}'
+    probe = PROBE.replace("NAME", json.dumps(name.split()[0]))
+    body = f'<article class="bd-article">{holder}{tags}{tags}</article>{probe}'
     page = f'<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8">{style}{body}</html>'
     (folder / "figure.html").write_text(page, encoding="utf-8")
     (folder / "frame.html").write_text(FRAME, encoding="utf-8")

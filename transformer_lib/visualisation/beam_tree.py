@@ -103,7 +103,7 @@ def write(folder: Path) -> None:
     """Write the log-probabilities that the built page's twin of the control starts from."""
     steps = {beam: [[s.tokens, s.log_probability] for s in search(beam)] for beam in BEAMS}
     data = {"sentence": SENTENCE, "alpha": ALPHA, "beams": steps}
-    write_data(folder / "beam_tree_data.js", "beamTreeData", data, by="beam_tree")
+    write_data(folder / "beam_tree_data.js", "beamTreeData", data, by=__name__)
 
 
 def figure(shown: State) -> Figure:

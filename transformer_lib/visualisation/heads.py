@@ -4,7 +4,7 @@ The built page shows the same by `head_selector.js`, which finds the weights in 
 `write`. Another model's figure takes the same script and data made by `page_form`. See `moving`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +31,7 @@ KINDS = {
     "decoder self-attention": "decoder.layers.{}.self_attention",
     "cross-attention": "decoder.layers.{}.cross_attention",
 }
+FIRST = {"kind": 2, "layer": 3, "head": 0, "query": 2}  # what the translator's figure shows at the start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,7 @@ def state(
     return weights[layer, head]
 
 
-def page_form(title: str, sentences: dict[str, Sequence[Maps]], first: dict[str, int]) -> dict[str, Any]:
+def page_form(title: str, sentences: Mapping[str, Sequence[Maps]], first: Mapping[str, int]) -> dict[str, Any]:
     """Return what `head_selector.js` reads: each sentence's maps, with weights in thousandths.
 
     Args:
@@ -123,21 +124,37 @@ def _map(one: Maps) -> dict[str, Any]:
 def write(folder: Path) -> None:
     """Write the data that the built page's twin of the control reads."""
     sentences = {text: maps(number) for number, text in enumerate(SENTENCES)}
-    data = page_form("Every head of the shipped translator", sentences, {"kind": 2, "layer": 3, "head": 0, "query": 2})
-    write_data(folder / "translator_heads_data.js", "translatorHeads", data, by="heads")
+    data = page_form("Every head of the shipped translator", sentences, FIRST)
+    write_data(folder / "translator_heads_data.js", "translatorHeads", data, by=__name__)
 
 
 def control() -> widgets.VBox:
-    """Return knobs for sentence, kind, layer and head, above the map that they choose."""
-    sentence = widgets.Dropdown(options=[(text, i) for i, text in enumerate(SENTENCES)], description="sentence")
-    kind = widgets.Dropdown(options=list(KINDS), value="cross-attention", description="attention")
-    layers, heads = maps(0)[0].weights.shape[:2]
-    layer = widgets.IntSlider(value=layers, min=1, max=layers, description="layer")
-    head = widgets.IntSlider(value=1, min=1, max=heads, description="head")
+    """Return knobs for sentence, layer, head and kind of the shipped translator, above the map that they choose."""
+    return selector({text: maps(number) for number, text in enumerate(SENTENCES)}, FIRST)
 
-    def draw(sentence: int, kind: str, layer: int, head: int) -> Figure:
-        found = next(found for found in maps(sentence) if found.kind == kind)
-        chosen = {f"{kind}, layer {layer}, head {head}": state(sentence, kind, layer - 1, head - 1)}
+
+def selector(sentences: Mapping[str, Sequence[Maps]], first: Mapping[str, int]) -> widgets.VBox:
+    """Return knobs for a model's sentence, layer, head and, where there are several, kind, above the map.
+
+    Args:
+        sentences: text -> the maps of each kind.
+        first: as for `page_form`.
+    """
+    shown, at = list(sentences.values()), {"sentence": 0, "kind": 0, "layer": 0, "head": 0, **first}
+    kinds = [one.kind for one in shown[0]]
+    layers, heads = shown[0][0].weights.shape[:2]
+    knobs: list[widgets.Widget] = [
+        widgets.Dropdown(options=[(text, i) for i, text in enumerate(sentences)], description="sentence"),
+        widgets.IntSlider(value=at["layer"] + 1, min=1, max=layers, description="layer"),
+        widgets.IntSlider(value=at["head"] + 1, min=1, max=heads, description="head"),
+    ]
+    knobs[0].value = at["sentence"]
+    if len(kinds) > 1:
+        knobs.append(widgets.Dropdown(options=kinds, value=kinds[at["kind"]], description="attention"))
+
+    def draw(sentence: int, layer: int, head: int, kind: str = kinds[0]) -> Figure:
+        found = next(found for found in shown[sentence] if found.kind == kind)
+        chosen = {f"{kind}, layer {layer}, head {head}": found.weights[layer - 1, head - 1]}
         return attention_maps(chosen, found.queries, found.keys)
 
-    return follow([sentence, kind, layer, head], draw, width=560)
+    return follow(knobs, draw, width=560)

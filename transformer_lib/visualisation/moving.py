@@ -39,10 +39,10 @@ def write_data(path: Path, variable: str, data: dict[str, Any], by: str) -> None
     """Write a script that gives a page the data under the name of a variable.
 
     Args:
-        by: the module whose `write` makes it, for the first line.
+        by: the `__name__` of the module whose `write` makes it, for the first line.
     """
     text = json.dumps(data, separators=(",", ":"))  # ASCII, whatever encoding the page declares
-    head = f"// Written by transformer_lib.visualisation.{by}.write"
+    head = f"// Written by {by}.write"
     files.write_whole(path, f"{head}\nvar {variable} = {text};\n".encode())
 
 

@@ -110,8 +110,7 @@ def _memory(axes: Axes, encoder: _Column, top: float, crossing: float, end: floa
     _arrow(axes, way[-1], (end, crossing), encoder.colour)
     text = {"fontsize": 9.5, "color": encoder.colour}
     axes.text(encoder.x, above + 0.15, "memory, m × d", **text)
-    behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-    axes.text(between + 0.1, crossing + 0.18, "K, V", bbox=behind, va="bottom", **text)
+    axes.text(encoder.x + 0.2, above - 0.15, "for K and V", va="top", **text)
 
 
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:

@@ -43,12 +43,13 @@
         Math.exp(now.entropy).toFixed(1) + " of " + now.keys.length + " keys alike.";
     }
 
-    var sizes = sentences[first.sentence].maps[first.kind].weights;
+    var sizes = sentences[first.sentence].maps[first.kind].weights, several = sentences[0].maps.length > 1;
+    var kind = { kind: "select", name: "kind", label: "attention", options: kinds(first.sentence), value: first.kind };
     return {
       title: data.title,
       controls: [
         { kind: "select", name: "sentence", label: "sentence", options: sentences.map(function (s, i) { return [i, s.title]; }), value: first.sentence },
-        { kind: "select", name: "kind", label: "attention", options: kinds(first.sentence), value: first.kind },
+        kind,
         { kind: "select", name: "layer", label: "layer", options: counted(sizes.length), value: first.layer },
         { kind: "select", name: "head", label: "head", options: counted(sizes[0].length), value: first.head },
         { kind: "button", label: "next head", press: function (values) {
@@ -56,8 +57,8 @@
           values.head += 1;
           if (values.head >= map[0].length) { values.head = 0; values.layer = (values.layer + 1) % map.length; }
         } }
-      ],
-      values: { query: first.query }, body: [element("div", { className: "m-columns" }, [table, bars])],
+      ].filter(function (control) { return several || control !== kind; }),
+      values: { kind: first.kind, query: first.query }, body: [element("div", { className: "m-columns" }, [table, bars])],
       adjust: function (values) { // another sentence may have fewer queries
         var map = sentences[values.sentence].maps[values.kind];
         values.query = Math.min(values.query, map.queries.length - 1);
