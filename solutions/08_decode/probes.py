@@ -1,0 +1,1373 @@
+"""What chapter 08's answers are compared with: inputs, references, and the wrong answers that people give.
+
+None of this code ships: `python -m tools.exercise_data --write` turns it into values in
+`transformer_lib/exercise_data/`. A grader imports it and uses other seeds.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lib.exercises.authoring import draw, guarded, with_errors
+from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
+
+# 8.1 the nucleus
+
+
+def nucleus_cases(seed: int) -> list[Case]:
+    """Return rows of logits and p; no sum of probabilities comes near p, and no two logits are equal."""
+    g = torch.Generator().manual_seed(seed)
+
+    def case(name: str, shape: tuple[int, ...], p: float, scale: float = 1.5) -> Case:
+        return Case(name, {"logits": _clear(lambda: draw(g, *shape, mean=0.4, scale=scale), p), "p": p})
+
+    impossible = case("impossible tokens", (2, 6), 0.8)
+    impossible.inputs["logits"] = _clear(lambda: _without_two(draw(g, 2, 6, mean=0.4)), 0.8)
+    return [
+        case("small", (5,), 0.7),
+        case("batch", (4, 7), 0.85),
+        case("two batch dimensions", (2, 3, 6), 0.6),
+        case("as many rows as tokens", (5, 5), 0.9),
+        case("the first is enough", (3, 4), 0.05),
+        impossible,
+        case("all of it", (2, 5), 1.0),
+        case("longer", (3, 10 + seed % 4), 0.5, 0.8),
+    ]
+
+
+def _without_two(logits: Tensor) -> Tensor:
+    logits[..., :2] = -math.inf
+    return logits
+
+
+def _clear(make: Callable[[], Tensor], p: float) -> Tensor:
+    """Return logits in each row of which the likelier tokens' sum steps over p and 1 - p by far, and none are alike."""
+    while True:
+        logits = make()
+        ordered = logits.sort(dim=-1, descending=True).values
+        gaps = ordered[..., :-1] - ordered[..., 1:]
+        shares = ordered.softmax(dim=-1)
+        near = torch.stack([shares.cumsum(dim=-1) - p, shares.cumsum(dim=-1) - 1 + p, shares - p]).abs().min() < 0.005
+        if (gaps > 0.005).logical_or(gaps.isnan()).all() and (p == 1 or not near):
+            return logits
+
+
+def nucleus(logits: Tensor, p: float) -> Tensor:
+    """Return the right logits."""
+    ordered, order = logits.sort(dim=-1, descending=True)
+    probability = ordered.softmax(dim=-1)
+    cut = (probability.cumsum(dim=-1) - probability >= p) & (p < 1)
+    return ordered.masked_fill(cut, -math.inf).gather(-1, order.argsort(dim=-1))
+
+
+def nucleus_by_loop(logits: Tensor, p: float) -> Tensor:
+    """Return the same, row by row and token by token."""
+    rows = []
+    for row in logits.reshape(-1, logits.size(-1)):
+        kept, total = torch.full_like(row, -math.inf), 0.0
+        for token in row.argsort(descending=True).tolist():
+            kept[token] = row[token]
+            total += float(row.double().softmax(dim=-1)[token])
+            if total >= p:
+                break
+        rows.append(kept)
+    return torch.stack(rows).reshape(logits.shape)
+
+
+def nucleus_by_pairs(logits: Tensor, p: float) -> Tensor:
+    """Return the same without sorting: for each token, what all likelier ones have together."""
+    shares = logits.softmax(dim=-1)
+    likelier = logits.unsqueeze(-2) > logits.unsqueeze(-1)
+    before = (likelier * shares.unsqueeze(-2)).sum(dim=-1)
+    return torch.where((before < p) | torch.tensor(p == 1), logits, torch.full_like(logits, -math.inf))
+
+
+def _cut(keep: Callable[[Tensor, float], Tensor], back: bool = True, filling: float = -math.inf) -> Any:
+    """Return an answer that keeps other places of the sorted probabilities, from these and p."""
+
+    def answer(logits: Tensor, p: float) -> Tensor:
+        ordered, order = logits.sort(dim=-1, descending=True)
+        kept = keep(ordered.softmax(dim=-1), p)
+        kept = kept.gather(-1, order.argsort(dim=-1)) if back else kept
+        return logits.masked_fill(~kept, filling)
+
+    return answer
+
+
+def _before(probability: Tensor, p: float) -> Tensor:
+    return (probability.cumsum(dim=-1) - probability < p) | torch.tensor(p == 1)
+
+
+def _tail(probability: Tensor, p: float) -> Tensor:
+    return probability.flip(-1).cumsum(dim=-1).flip(-1) <= (p if p < 1 else 2)
+
+
+def _one_more(probability: Tensor, p: float) -> Tensor:
+    kept = _before(probability, p)
+    return torch.cat([kept[..., :1], kept[..., :-1]], dim=-1)
+
+
+NUCLEUS_WRONG = [
+    Mistake(
+        "the one that reaches p left out",
+        "The token with which the sum reaches p is left out, as with cumsum <= p. It belongs to the nucleus; where the "
+        "likeliest token alone has more than p, nothing at all is left. Compare what the likelier ones have *before* "
+        "it.",
+        _cut(lambda share, p: share.cumsum(dim=-1) <= (p if p < 1 else 2)),
+        0.5,
+    ),
+    Mistake(
+        "one too many",
+        "One token too many is kept: the flags are moved by one place once more after the token that reaches p.",
+        _cut(_one_more),
+        0.5,
+    ),
+    Mistake(
+        "each by itself",
+        "Each token's own probability is compared with p. It's the sum of the likeliest ones that must reach p.",
+        _cut(lambda share, p: share >= p),
+        0.25,
+    ),
+    Mistake(
+        "sum of the unlikely",
+        "The sum is taken from the unlikely end: unlikely tokens are kept, and likely ones are gone. Sort with "
+        "descending=True.",
+        _cut(_tail),
+        0.25,
+    ),
+    Mistake(
+        "1 - p",
+        "The nucleus reaches 1 - p, where it should reach p.",
+        lambda logits, p: nucleus(logits, 1 - p),
+        0.5,
+    ),
+    Mistake(
+        "flags not put back",
+        "What was found for the sorted tokens is applied to the unsorted ones: the first in the vocabulary are kept, "
+        "not the likeliest. Scatter the flags back to where their tokens stand.",
+        _cut(_before, back=False),
+        0.5,
+    ),
+    Mistake(
+        "sorted",
+        "The numbers come back sorted. Token i must stay at place i, or another word will be said.",
+        lambda logits, p: nucleus(logits, p).sort(dim=-1, descending=True).values,
+        0.5,
+    ),
+    Mistake(
+        "zero for minus infinity",
+        "The others are set to 0. As a logit, 0 is a number like any other, and its token may be drawn: -inf.",
+        _cut(_before, filling=0.0),
+        0.5,
+    ),
+    Mistake(
+        "probabilities",
+        "These are probabilities. Logits were wanted, those of the nucleus as they were: the softmax comes later.",
+        lambda logits, p: nucleus(logits, p).softmax(dim=-1),
+        0.5,
+    ),
+    Mistake(
+        "logits changed",
+        "The nucleus is right, but its logits have been changed, as log_softmax does. The distribution is the same; "
+        "here they should stay as they are.",
+        lambda logits, p: nucleus(logits, p).log_softmax(dim=-1),
+        0.75,
+    ),
+    Mistake(
+        "logits summed",
+        "Logits are added up and compared with p. It's probabilities that sum to 1: softmax first.",
+        lambda logits, p: _by_sum_of_logits(logits, p),
+        0.25,
+    ),
+    Mistake(
+        "a share of the tokens",
+        "A share p of the *tokens* is kept, however likely they are: that's top-k. p is a share of the probability.",
+        lambda logits, p: logits.masked_fill(
+            _ranks(logits) >= max(1, math.ceil(p * logits.size(-1))),
+            -math.inf,
+        ),
+        0.25,
+    ),
+    Mistake(
+        "one nucleus for all",
+        "The first row's nucleus is used for all rows. Each row has its own.",
+        lambda logits, p: _first_row_s(logits, p),
+        0.5,
+    ),
+    Mistake(
+        "nothing cut",
+        "The logits are as they were: nothing is set to -inf.",
+        lambda logits, p: logits.clone(),
+    ),
+]
+
+
+def _by_sum_of_logits(logits: Tensor, p: float) -> Tensor:
+    ordered, order = logits.sort(dim=-1, descending=True)
+    cut = ordered.nan_to_num(neginf=0.0).cumsum(dim=-1) - ordered.nan_to_num(neginf=0.0) >= p
+    return ordered.masked_fill(cut, -math.inf).gather(-1, order.argsort(dim=-1))
+
+
+def _ranks(logits: Tensor) -> Tensor:
+    return logits.argsort(dim=-1, descending=True).argsort(dim=-1)
+
+
+def _first_row_s(logits: Tensor, p: float) -> Tensor:
+    rows = logits.reshape(-1, logits.size(-1))
+    return logits.masked_fill(nucleus(rows[0], p) == -math.inf, -math.inf)
+
+
+# 8.2 a token for a number between 0 and 1
+
+
+def drawn_cases(seed: int) -> list[Case]:
+    """Return logits, a temperature, and a number for each row that comes near no border between two tokens."""
+    g = torch.Generator().manual_seed(seed + 1000)
+
+    def case(name: str, rows: int, vocabulary: int, temperature: float, first: int = 0) -> Case:
+        logits = _clear(lambda: draw(g, rows, vocabulary, scale=1.2), 1.0)
+        logits[:, :first] = -math.inf
+        uniform = _between(g, logits, temperature)
+        return Case(name, {"logits": logits, "temperature": temperature, "uniform": uniform})
+
+    return [
+        case("small", 1, 4, 1.0),
+        case("batch", 6, 5, 1.0),
+        case("as many rows as tokens", 7, 7, 1.0),
+        case("cold", 8, 6, 0.4),
+        case("hot", 9, 5, 2.5),
+        case("at zero", 4, 5, 0.0),
+        case("impossible tokens", 8, 6, 1.3, 2),
+        case("longer", 12, 9 + seed % 4, 0.7),
+    ]
+
+
+def _between(generator: torch.Generator, logits: Tensor, temperature: float) -> Tensor:
+    """Return a number between 0 and 1 for each row, with three decimals, not within 0.004 of a border."""
+    borders = (logits / (temperature or 1.0)).softmax(dim=-1).cumsum(dim=-1)
+    while True:
+        uniform = (torch.rand(len(logits), generator=generator) * 996 + 2).round() / 1000
+        if (borders[:, :-1] - uniform[:, None]).abs().min() > 0.004:
+            return uniform
+
+
+def _drawn(
+    shares: Callable[[Tensor, float], Tensor] | None = None,
+    pick: Callable[[Tensor, Tensor], Tensor] | None = None,
+    cold: bool = True,
+) -> Callable[[Tensor, float, Tensor], Tensor]:
+    """Return an answer with other probabilities, or another way from probabilities and numbers to tokens.
+
+    Args:
+        cold: whether temperature 0 takes the likeliest.
+    """
+
+    def answer(logits: Tensor, temperature: float, uniform: Tensor) -> Tensor:
+        if temperature == 0 and cold:
+            return logits.argmax(dim=-1)
+        probability = (shares or _heated)(logits, temperature or 1.0)
+        return (pick or _reached)(probability, uniform)
+
+    return answer
+
+
+def _heated(logits: Tensor, temperature: float) -> Tensor:
+    return (logits / temperature).softmax(dim=-1)
+
+
+def _reached(probability: Tensor, uniform: Tensor) -> Tensor:
+    """Return how many tokens' sums stay at or below each number: the place of the first that is above."""
+    sums = probability.cumsum(dim=-1)
+    return (sums <= uniform[:, None]).sum(dim=-1).clamp(max=probability.size(-1) - 1)
+
+
+drawn = _drawn()
+
+
+def drawn_by_loop(logits: Tensor, temperature: float, uniform: Tensor) -> Tensor:
+    """Return the same, row by row."""
+    tokens = []
+    for row, number in zip(logits.double(), uniform.tolist(), strict=True):
+        if temperature == 0:
+            tokens.append(int(row.argmax()))
+            continue
+        weights = [math.exp(x / temperature) for x in row.tolist()]
+        sums = list(itertools.accumulate(weights))
+        tokens.append(next(token for token, total in enumerate(sums) if total > number * sums[-1]))
+    return torch.tensor(tokens)
+
+
+def drawn_by_search(logits: Tensor, temperature: float, uniform: Tensor) -> Tensor:
+    """Return the same by torch.searchsorted."""
+    if temperature == 0:
+        return logits.max(dim=-1).indices
+    sums = (logits / temperature).softmax(dim=-1).cumsum(dim=-1)
+    return torch.searchsorted(sums, uniform.unsqueeze(-1).to(sums.dtype), right=True)[:, 0]
+
+
+def _in_sorted_order(probability: Tensor, uniform: Tensor) -> Tensor:
+    return _reached(probability.sort(dim=-1, descending=True).values, uniform)
+
+
+def _likeliest_first(probability: Tensor, uniform: Tensor) -> Tensor:
+    ordered, order = probability.sort(dim=-1, descending=True)
+    return order.gather(-1, _reached(ordered, uniform)[:, None])[:, 0]
+
+
+DRAWN_WRONG = [
+    Mistake(
+        "the likeliest",
+        "The likeliest token is taken, whatever the number is. That's greedy decoding; only temperature 0 asks for it.",
+        _drawn(pick=lambda share, u: share.argmax(dim=-1)),
+        0.25,
+    ),
+    Mistake(
+        "temperature multiplied",
+        "The logits are multiplied by the temperature: cold draws come out wild, and hot ones tame. Divide.",
+        _drawn(shares=lambda logits, t: (logits * t).softmax(dim=-1)),
+        0.5,
+    ),
+    Mistake(
+        "temperature after the softmax",
+        "The temperature divides probabilities, which are then made to sum to 1 again: it cancels. It belongs to the "
+        "logits, before the softmax.",
+        _drawn(shares=lambda logits, t: logits.softmax(dim=-1)),
+        0.25,
+    ),
+    Mistake(
+        "softmax twice",
+        "There's a softmax too many: probabilities were taken for logits.",
+        _drawn(shares=lambda logits, t: (logits / t).softmax(dim=-1).softmax(dim=-1)),
+        0.25,
+    ),
+    Mistake(
+        "one token before",
+        "The token before the one whose sum goes over the number is taken. It's the first whose sum is larger.",
+        _drawn(pick=lambda share, u: (_reached(share, u) - 1).clamp(min=0)),
+        0.5,
+    ),
+    Mistake(
+        "one token after",
+        "The token after the one whose sum goes over the number is taken.",
+        _drawn(pick=lambda share, u: (_reached(share, u) + 1).clamp(max=share.size(-1) - 1)),
+        0.5,
+    ),
+    Mistake(
+        "from the end",
+        "Probabilities are added up from the vocabulary's end. Token 0 comes first.",
+        _drawn(pick=lambda share, u: share.size(-1) - 1 - _reached(share.flip(-1), u)),
+        0.5,
+    ),
+    Mistake(
+        "sorted, not put back",
+        "The tokens were sorted by their probability, and a place in that order is returned: it's taken for an id.",
+        _drawn(pick=_in_sorted_order),
+        0.25,
+    ),
+    Mistake(
+        "likeliest first",
+        "Probabilities are added up from the likeliest on. Each token is as likely as it should be, but here they're "
+        "to be added up in the vocabulary's order.",
+        _drawn(pick=_likeliest_first),
+        0.75,
+    ),
+    Mistake(
+        "each by itself",
+        "Each token's own probability is compared with the number. It's their sum from token 0 on that must go over "
+        "it.",
+        _drawn(pick=lambda share, u: (share > u[:, None]).float().argmax(dim=-1)),
+        0.25,
+    ),
+    Mistake(
+        "nearest",
+        "The token whose probability lies nearest to the number is taken.",
+        _drawn(pick=lambda share, u: (share - u[:, None]).abs().argmin(dim=-1)),
+    ),
+    Mistake(
+        "equally likely",
+        "All tokens are equally likely: the logits aren't used.",
+        _drawn(pick=lambda share, u: (u * share.size(-1)).long()),
+        0.25,
+    ),
+    Mistake(
+        "one number for all",
+        "The first row's number is used for all rows. Each has its own.",
+        _drawn(pick=lambda share, u: _reached(share, u[:1].expand(len(share)))),
+        0.5,
+    ),
+    Mistake(
+        "temperature 0 taken for 1",
+        "Temperature 0 is treated like 1, perhaps to avoid 0/0. Its limit is the likeliest token.",
+        _drawn(cold=False),
+        0.75,
+    ),
+    Mistake(
+        "an axis too many",
+        "The tokens are right, but have an axis of size 1 too many: one token a row, [batch].",
+        lambda *inputs: drawn(*inputs).unsqueeze(-1),
+        0.75,
+    ),
+]
+
+
+# 8.3 a step with a cache
+
+
+def cached_cases(seed: int) -> list[Case]:
+    """Return new vectors, weights, and keys and values of the past, of which there may be none."""
+    g = torch.Generator().manual_seed(seed + 2000)
+    more = seed % 3
+    sizes = {
+        "small": (1, 1, 2, 3, 2, 4),
+        "nothing yet": (2, 1, 0, 4, 3, 2),
+        "a prompt at once": (2, 3, 0, 3, 2, 4),
+        "several after some": (2, 3, 4, 5, 3, 1),
+        "as many new as past": (1, 3, 3, 4, 2, 5),
+        "all sizes alike": (2, 2, 2, 2, 2, 2),
+        "longer": (1, 2, 5 + more, 4, 3, 2),
+    }
+    return [Case(name, _cached_inputs(g, *numbers)) for name, numbers in sizes.items()]
+
+
+def _cached_inputs(g: torch.Generator, batch: int, new: int, past: int, d_model: int, d_k: int, d_v: int) -> dict:
+    return {
+        "x": draw(g, batch, new, d_model),
+        "W_q": draw(g, d_model, d_k),
+        "W_k": draw(g, d_model, d_k),
+        "W_v": draw(g, d_model, d_v),
+        "key": draw(g, batch, past, d_k),
+        "value": draw(g, batch, past, d_v),
+    }
+
+
+Cached = tuple[Tensor, Tensor, Tensor]
+
+
+def _cached(
+    see: Callable[[int, int], Tensor] | None = None,
+    scale: Callable[[Tensor, Tensor], float] | None = None,
+    weigh: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(dim=-1),
+    keep: Callable[..., tuple[Tensor, Tensor]] | None = None,
+) -> Callable[..., Cached]:
+    """Return a step in which another part is as the arguments say.
+
+    Args:
+        see: True where a new one [row] may see a key [column], from the number of new ones and of those in the past.
+        scale: what the scores are divided by, from the vectors and the keys.
+        keep: what is kept of the past's keys, the new ones, the past's values, the new ones.
+    """
+
+    def answer(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, key: Tensor, value: Tensor) -> Cached:
+        new_key, new_value = x @ W_k, x @ W_v
+        keys, values = torch.cat([key, new_key], dim=1), torch.cat([value, new_value], dim=1)
+        scores = x @ W_q @ keys.mT / (scale or (lambda x, keys: math.sqrt(keys.size(-1))))(x, keys)
+        mask = (see or _not_later)(x.size(1), key.size(1))
+        weights = weigh(scores.masked_fill(~mask, -math.inf)).nan_to_num(0.0)
+        kept = keep(key, new_key, value, new_value) if keep else (keys, values)
+        return weights @ values, *kept
+
+    return answer
+
+
+def _not_later(new: int, past: int) -> Tensor:
+    return torch.ones(new, past + new, dtype=torch.bool).tril(past)
+
+
+cached = _cached()
+
+
+def cached_by_loop(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, key: Tensor, value: Tensor) -> Cached:
+    """Return the same, one new position after the other."""
+    outputs = []
+    for i in range(x.size(1)):
+        one = x[:, i]
+        key = torch.cat([key, (one @ W_k)[:, None]], dim=1)
+        value = torch.cat([value, (one @ W_v)[:, None]], dim=1)
+        scores = torch.einsum("bd,bkd->bk", one @ W_q, key) / W_k.size(1) ** 0.5
+        outputs.append(torch.einsum("bk,bkd->bd", scores.softmax(dim=-1), value))
+    return torch.stack(outputs, dim=1), key, value
+
+
+def cached_by_torch(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, key: Tensor, value: Tensor) -> Cached:
+    """Return the same by PyTorch's own attention."""
+    keys, values = torch.cat([key, x @ W_k], dim=1), torch.cat([value, x @ W_v], dim=1)
+    mask = torch.arange(keys.size(1)) <= torch.arange(key.size(1), keys.size(1))[:, None]
+    output = torch.nn.functional.scaled_dot_product_attention(x @ W_q, keys, values, attn_mask=mask)
+    return output, keys, values
+
+
+def _new_first(*inputs: Tensor) -> Cached:
+    x, _, W_k, W_v, key, value = inputs
+    return cached(*inputs)[0], torch.cat([x @ W_k, key], dim=1), torch.cat([x @ W_v, value], dim=1)
+
+
+CACHED_WRONG = [
+    Mistake(
+        "cache not used",
+        "The new ones attend to each other only: the keys and values of the past aren't used. Join them first.",
+        _cached(see=lambda n, past: _not_later(n, past) & (torch.arange(past + n) >= past)),
+        0.25,
+    ),
+    Mistake(
+        "own key missing",
+        "A new position doesn't see its own key, as where the cache is read before it's extended. The first token of "
+        "all would see nothing.",
+        _cached(see=lambda n, past: torch.ones(n, past + n, dtype=torch.bool).tril(past - 1)),
+        0.5,
+    ),
+    Mistake(
+        "only the past",
+        "The new ones see the past, but neither themselves nor each other: join the new keys and values first.",
+        _cached(see=lambda n, past: (torch.arange(past + n) < past).expand(n, -1)),
+        0.25,
+    ),
+    Mistake(
+        "no mask among the new",
+        "With one new position no mask is needed. With several, as at a prompt, a new one sees later new ones here.",
+        _cached(see=lambda n, past: torch.ones(n, past + n, dtype=torch.bool)),
+        0.5,
+    ),
+    Mistake(
+        "mask without the past",
+        "The mask counts as if there were no past: new position i stands at past + i, and sees that many keys.",
+        _cached(see=lambda n, past: torch.ones(n, past + n, dtype=torch.bool).tril()),
+        0.5,
+    ),
+    Mistake(
+        "mask the wrong way round",
+        "The new ones see later positions in place of earlier ones.",
+        _cached(see=lambda n, past: torch.ones(n, past + n, dtype=torch.bool).triu(past)),
+        0.25,
+    ),
+    Mistake(
+        "new ones first",
+        "The output is right, but in what is kept the new keys come before the old ones. At the next step, with "
+        "several new positions, the mask would hide the wrong keys.",
+        _new_first,
+        0.75,
+    ),
+    Mistake(
+        "cache not extended",
+        "The output is right, but the cache comes back as it was: the next step won't know of these positions.",
+        _cached(keep=lambda key, new_key, value, new_value: (key, value)),
+        0.5,
+    ),
+    Mistake(
+        "cache overwritten",
+        "The output is right, but only the new keys and values are kept: at the next step the past is forgotten.",
+        _cached(keep=lambda key, new_key, value, new_value: (new_key, new_value)),
+        0.5,
+    ),
+    Mistake(
+        "exchanged",
+        "Keys and values are exchanged in what is returned: output, keys, values.",
+        lambda *inputs: tuple(cached(*inputs)[i] for i in (0, 2, 1)),
+        0.75,
+    ),
+    Mistake(
+        "output alone",
+        "The output comes back alone. Keys and values are wanted, too, or there's nothing to pass to the next step.",
+        lambda *inputs: cached(*inputs)[0],
+        0.5,
+    ),
+    Mistake(
+        "no scale",
+        "The scores aren't divided by sqrt(d_k).",
+        _cached(scale=lambda x, keys: 1.0),
+        0.5,
+    ),
+    Mistake(
+        "scale by d_model",
+        "The scores are divided by the root of d_model. It's that of d_k, the width of queries and keys.",
+        _cached(scale=lambda x, keys: math.sqrt(x.size(-1))),
+        0.5,
+    ),
+    Mistake(
+        "scale by d_k",
+        "The scores are divided by d_k. It's its root.",
+        _cached(scale=lambda x, keys: keys.size(-1)),
+        0.5,
+    ),
+    Mistake(
+        "softmax over the new ones",
+        "The softmax runs over the queries. With a single new one every weight is 1: keys are the last axis.",
+        _cached(weigh=lambda scores: scores.softmax(dim=-2)),
+        0.25,
+    ),
+]
+
+
+# 8.4 what a cache saves
+
+
+def cost_cases(seed: int) -> list[Case]:
+    """Return lengths, widths and heads that fit, and some that don't."""
+    more = seed % 5
+    sizes = {
+        "small": (2, 4, 2),
+        "one token": (1, 6, 3),
+        "long": (50 + more, 8, 2),
+        "wide": (3, 60, 5),
+        "one head": (4, 10, 1),
+        "square": (6, 6, 6),
+    }
+    wrong = {
+        "no token": ((0, 9, 3), ("0",), "the length"),
+        "length below zero": ((-7, 12, 2), ("-7",), "the length"),
+        "heads don't divide": ((3, 26, 4 + 4 * (seed % 2)), ("26", str(4 + 4 * (seed % 2))), "d_model and heads"),
+    }
+    names = ("length", "d_model", "heads")
+    cases = [Case(name, dict(zip(names, numbers, strict=True))) for name, numbers in sizes.items()]
+    return cases + [
+        Case(name, dict(zip(names, numbers, strict=True)), mentions=words, telling=telling)
+        for name, (numbers, words, telling) in wrong.items()
+    ]
+
+
+def cost(length: int, d_model: int, heads: int) -> tuple[int, int]:
+    """Return the right numbers, or say why there are none."""
+    if length < 1:
+        raise ValueError(f"length must be at least 1, got {length}")
+    if d_model % heads:
+        raise ValueError(f"heads must divide d_model, got {heads} and {d_model}")
+    return _costs()(length, d_model, heads)
+
+
+def _costs(
+    without: Callable[[int, int], int] | None = None,
+    cached_step: Callable[[int, int], int] | None = None,
+    steps: Callable[[int], range] = lambda length: range(1, length + 1),
+) -> Callable[[int, int, int], tuple[int, int]]:
+    """Return the numbers, with another cost of a step at which t tokens are there, without or with the cache."""
+
+    def right(t: int, d: int) -> int:
+        return 4 * t * d * d + 2 * t * t * d
+
+    def right_cached(t: int, d: int) -> int:
+        return 4 * d * d + 2 * t * d
+
+    def answer(length: int, d_model: int, heads: int) -> tuple[int, int]:
+        first = sum((without or right)(t, d_model) for t in steps(length))
+        return first, sum((cached_step or right_cached)(t, d_model) for t in steps(length))
+
+    return answer
+
+
+def cost_by_formula(length: int, d_model: int, heads: int) -> tuple[int, int]:
+    """Return the same without a loop."""
+    if length <= 0 or d_model % heads != 0:
+        raise ValueError(f"can't decode {length} tokens with {heads} heads in a width of {d_model}")
+    n, d = length, d_model
+    squares = n * (n + 1) * (2 * n + 1) // 6
+    return 2 * d * d * n * (n + 1) + 2 * d * squares, 4 * d * d * n + d * n * (n + 1)
+
+
+def cost_by_heads(length: int, d_model: int, heads: int) -> tuple[int, int]:
+    """Return the same, product by product and head by head."""
+    cost(length, d_model, heads)
+    totals, d_k = [0, 0], d_model // heads
+    for t in range(1, length + 1):
+        for which, queries in enumerate((t, 1)):
+            projections = 3 * heads * queries * d_model * d_k + queries * d_model * d_model
+            totals[which] += projections + heads * (queries * t * d_k + queries * t * d_k)
+    return totals[0], totals[1]
+
+
+COST_WRONG = [
+    Mistake(
+        "no output projection",
+        "Three projections are counted. There's a fourth, after the heads are joined: the output projection.",
+        guarded(cost, _costs(lambda t, d: 3 * t * d * d + 2 * t * t * d, lambda t, d: 3 * d * d + 2 * t * d)),
+        0.5,
+    ),
+    Mistake(
+        "scores only",
+        "The products of queries and keys are counted, but not those of weights and values, which are as many.",
+        guarded(cost, _costs(lambda t, d: 4 * t * d * d + t * t * d, lambda t, d: 4 * d * d + t * d)),
+        0.5,
+    ),
+    Mistake(
+        "projections left out",
+        "The projections are missing. At short lengths they are most of the work.",
+        guarded(cost, _costs(lambda t, d: 2 * t * t * d, lambda t, d: 2 * t * d)),
+        0.25,
+    ),
+    Mistake(
+        "the cache saves everything",
+        "With the cache only projections are counted. The new query still meets all keys: 2 * t * d at step t.",
+        guarded(cost, _costs(cached_step=lambda t, d: 4 * d * d)),
+        0.5,
+    ),
+    Mistake(
+        "keys projected again",
+        "With the cache, keys and values of all positions are projected again at each step. They're kept: only those "
+        "of the new position are made.",
+        guarded(cost, _costs(cached_step=lambda t, d: 2 * d * d + 2 * t * d * d + 2 * t * d)),
+        0.5,
+    ),
+    Mistake(
+        "all queries with the cache",
+        "With the cache all queries are asked again. Only the new position's is needed: the earlier ones' outputs are "
+        "known.",
+        guarded(cost, _costs(cached_step=lambda t, d: 4 * d * d + 2 * t * t * d)),
+        0.5,
+    ),
+    Mistake(
+        "half the pairs",
+        "Without the cache, pairs that the mask hides are left out. They're computed all the same, and hidden "
+        "afterwards.",
+        guarded(cost, _costs(lambda t, d: 4 * t * d * d + t * (t + 1) * d)),
+        0.75,
+    ),
+    Mistake(
+        "last step only",
+        "This is the cost of the last step. All steps together were asked for.",
+        guarded(cost, _costs(steps=lambda n: range(n, n + 1))),
+        0.25,
+    ),
+    Mistake(
+        "every step like the last",
+        "Each step is counted as if all the tokens were there already. At step t there are t.",
+        guarded(cost, lambda n, d, h: tuple(n * part for part in _costs(steps=lambda n: range(n, n + 1))(n, d, h))),
+        0.5,
+    ),
+    Mistake(
+        "steps from 0",
+        "The first step is counted as if there were no token. There is one: <start>.",
+        guarded(cost, _costs(steps=lambda n: range(n))),
+        0.5,
+    ),
+    Mistake(
+        "times the heads",
+        "All is multiplied by the number of heads. Each head is narrower in return: together they cost as much as one.",
+        guarded(cost, lambda n, d, h: tuple(h * part for part in cost(n, d, h))),
+        0.5,
+    ),
+    Mistake(
+        "one pass, no steps",
+        "Without the cache, one pass over the whole is counted, as in training. In decoding, a token is known only "
+        "after the step before it: there are `length` passes.",
+        guarded(cost, lambda n, d, h: (_costs(steps=lambda n: range(n, n + 1))(n, d, h)[0], cost(n, d, h)[1])),
+        0.25,
+    ),
+    Mistake(
+        "exchanged",
+        "The two numbers are exchanged: without the cache comes first.",
+        guarded(cost, lambda *sizes: cost(*sizes)[::-1]),
+        0.75,
+    ),
+    Mistake(
+        "nothing refused",
+        "Nothing is refused: a length of 0 costs 0, and heads that don't divide d_model go unnoticed.",
+        lambda *sizes: _costs()(*sizes),
+        0.5,
+    ),
+    Mistake(
+        "heads let through",
+        "The length is checked, but not whether heads divides d_model.",
+        lambda *sizes: cost(*sizes[:2], 1),
+        0.75,
+    ),
+    Mistake(
+        "assertions",
+        "Errors are raised by assert, which python -O leaves out: raise ValueError.",
+        with_errors(cost, lambda error: AssertionError(str(error))),
+        0.5,
+    ),
+    Mistake(
+        "errors that don't tell",
+        "ValueError is right, but its text lacks the numbers that came.",
+        with_errors(cost, lambda error: ValueError("bad sizes")),
+        0.75,
+    ),
+]
+
+
+# 8.5 a beam search with three bugs
+
+
+def _penalty(length: int, alpha: float) -> float:
+    return ((5 + length) / 6) ** alpha
+
+
+def beam_cases(seed: int) -> list[Case]:
+    """Return tables of log-probabilities in which each known mistake shows somewhere."""
+    g = torch.Generator().manual_seed(seed + 4000)
+    sizes = {
+        "small": (4, 0, 1, 2, 3, 0.0),
+        "length penalty": (6, 0, 1, 3, 6, 1.0),
+        "other ids": (7, 5, 2, 2, 7, 0.6),
+        "one beam": (5, 2, 4, 1, 6, 0.8),
+        "more beams than tokens": (4, 3, 0, 6, 4, 0.7),
+        "cut short": (6, 1, 3, 2, 2, 0.5),
+        "wide": (8, 4, 0, 4, 6, 1.2),
+    }
+    cases = [_beam_case(g, name, numbers) for name, numbers in sizes.items()]
+    while not _telling(cases):
+        cases = [_beam_case(g, name, numbers) for name, numbers in sizes.items()]
+    return cases
+
+
+def _beam_case(generator: torch.Generator, name: str, sizes: tuple[int, int, int, int, int, float]) -> Case:
+    vocabulary, start, end, beam, longest, alpha = sizes
+    logits = draw(generator, vocabulary, vocabulary, scale=1.2)
+    logits[:, end] += 0.5 if name != "cut short" else -4.0
+    logits[:, start] = -math.inf
+    table = (logits.log_softmax(dim=-1) * 1e4).round() / 1e4
+    numbers = {"start": start, "end": end, "beam": beam, "longest": longest, "alpha": alpha}
+    return Case(name, {"table": table, **numbers})
+
+
+def _telling(cases: list[Case]) -> bool:
+    """Tell whether any two of the right answer and the known mistakes say something else, by far, on some case."""
+    found: list[list[Any]] = []
+    for answer in (beam, *(mistake.answer for mistake in BEAM_WRONG)):
+        found.append([answer(*case.inputs.values()) for case in cases])
+        if not all(any(map(_unlike, found[-1], other)) for other in found[:-1]):
+            return False
+    return True
+
+
+def _unlike(one: "Found", other: "Found") -> bool:
+    return one[0].tolist() != other[0].tolist() or abs(float(one[1] - other[1])) > 0.05
+
+
+Found = tuple[Tensor, Tensor]
+Row = tuple[float, list[int]]  # a log-probability and the tokens that have it, <start> among them
+
+
+def _searched(
+    *,
+    alike: bool = False,
+    grow: bool = False,
+    divide: Callable[[float, int, float], float] | None = None,
+    first: bool = False,
+    apiece: bool = False,
+    finished_only: bool = True,
+    prune: Callable[[float, int, float], float] | None = None,
+) -> Callable[..., Found]:
+    """Return a beam search with one part or more as the arguments say.
+
+    Args:
+        alike: all beams start with the same score.
+        grow: targets that have ended go on.
+        divide: what a target's score is, from its log-probability, its length and alpha.
+        first: the search ends with the first target that has ended.
+        apiece: each beam keeps its own best extension.
+        finished_only: whether those that have ended are preferred.
+        prune: what decides which are kept at a step.
+    """
+    divide = divide or (lambda total, length, alpha: total / _penalty(length, alpha))
+    prune = prune or (lambda total, length, alpha: total)
+
+    def answer(table: Tensor, start: int, end: int, beam: int, longest: int, alpha: float) -> Found:
+        rows = table.tolist()
+        live: list[Row] = [(0.0, [start])] * (beam if alike else 1)
+        done: list[Row] = []
+        for _ in range(longest):
+            groups = [[(total + step, [*row, j]) for j, step in enumerate(rows[row[-1]])] for total, row in live]
+            best = _best(groups, beam, apiece, lambda one: prune(one[0], len(one[1]) - 1, alpha))
+            done += [one for one in best if one[1][-1] == end and not grow]
+            live = [one for one in best if one[1][-1] != end or grow]
+            if not live or (first and done):
+                break
+        pool = done if done and finished_only else done + live
+        total, row = max(pool, key=lambda one: divide(one[0], len(one[1]) - 1, alpha))
+        return torch.tensor(row[1:]), torch.tensor(divide(total, len(row) - 1, alpha), dtype=table.dtype)
+
+    return answer
+
+
+def _best(groups: list[list[Row]], beam: int, apiece: bool, value: Callable[[Row], float]) -> list[Row]:
+    """Return the best extensions that are possible at all: of all together, or of each group one."""
+    if apiece and len(groups) == beam:
+        return [max(group, key=value) for group in groups]
+    everyone = [one for group in groups for one in group if one[0] > -math.inf]
+    return sorted(everyone, key=value, reverse=True)[:beam]
+
+
+beam = _searched()
+
+
+def beam_by_tensors(table: Tensor, start: int, end: int, beam: int, longest: int, alpha: float) -> Found:
+    """Return the same by tensors, as the broken one, mended."""
+    tokens, found = torch.full((beam, 1), start), []
+    scores = torch.full((beam,), -math.inf, dtype=table.dtype)
+    scores[0] = 0.0
+    for _ in range(longest):
+        totals = scores[:, None] + table[tokens[:, -1]]
+        scores, places = totals.flatten().topk(beam)
+        tokens = torch.cat([tokens[places // len(table)], (places % len(table))[:, None]], dim=1)
+        ended = (tokens[:, -1] == end) & (scores > -math.inf)
+        penalty = _penalty(tokens.size(1) - 1, alpha)
+        found += [(score / penalty, row[1:]) for score, row in zip(scores[ended], tokens[ended], strict=True)]
+        scores = scores.masked_fill(ended, -math.inf)
+    if not found:
+        return tokens[scores.argmax(), 1:], scores.max() / _penalty(longest, alpha)
+    score, row = max(found, key=lambda pair: float(pair[0]))
+    return row, score
+
+
+def beam_by_recursion(table: Tensor, start: int, end: int, beam: int, longest: int, alpha: float) -> Found:
+    """Return the same, one step and then the rest."""
+
+    def search(live: dict[tuple[int, ...], float], left: int) -> Iterator[tuple[tuple[int, ...], float]]:
+        if not left or not live:
+            yield from live.items()
+            return
+        pairs = {(*row, j): total + float(table[row[-1], j]) for row, total in live.items() for j in range(len(table))}
+        kept = sorted((pair for pair in pairs.items() if pair[1] > -math.inf), key=lambda pair: -pair[1])[:beam]
+        yield from (pair for pair in kept if pair[0][-1] == end)
+        yield from search({row: total for row, total in kept if row[-1] != end}, left - 1)
+
+    pool = [(row, total / _penalty(len(row) - 1, alpha)) for row, total in search({(start,): 0.0}, longest)]
+    ended = [pair for pair in pool if pair[0][-1] == end]
+    row, score = max(ended or pool, key=lambda pair: pair[1])
+    return torch.tensor(row[1:]), torch.tensor(score)
+
+
+def _plain(total: float, length: int, alpha: float) -> float:
+    return total
+
+
+BEAM_WRONG = [
+    Mistake(
+        "best extension of each beam",
+        "Once there are enough beams, each keeps its own best extension. The best of all extensions are to be kept: "
+        "one beam may have several of them, another none.",
+        _searched(apiece=True),
+        0.5,
+    ),
+    Mistake(
+        "stops at the first end",
+        "The search stops as soon as one target has ended. A longer one may still do better.",
+        _searched(first=True),
+        0.5,
+    ),
+    Mistake(
+        "unfinished ones returned",
+        "A target that hasn't ended may win over one that has. It's only returned where none has ended.",
+        _searched(finished_only=False),
+        0.5,
+    ),
+    Mistake(
+        "all three bugs are there",
+        "All three bugs are still there: the beams start alike, targets that have ended go on, and lengths aren't "
+        "made up for.",
+        _searched(alike=True, grow=True, divide=_plain),
+    ),
+    Mistake(
+        "beams alike",
+        "All beams start with score 0. The best extension of each is then the same, so that they are copies of one "
+        "greedy search for ever: let one begin with 0 and the others with -inf.",
+        _searched(alike=True),
+        0.5,
+    ),
+    Mistake(
+        "ended ones go on",
+        "A target that has ended is extended beyond its <end>. Put it aside, with its score, and let it take no more "
+        "part.",
+        _searched(grow=True),
+        0.5,
+    ),
+    Mistake(
+        "no length penalty",
+        "Log-probabilities of targets of different lengths are compared as they are: each token makes them smaller, "
+        "so that short ones win. Divide by the length penalty.",
+        _searched(divide=_plain),
+        0.5,
+    ),
+    Mistake(
+        "ended ones go on, no length penalty",
+        "The beams are no longer alike, but targets that have ended go on, and lengths aren't made up for.",
+        _searched(grow=True, divide=_plain),
+        0.25,
+    ),
+    Mistake(
+        "beams alike, no length penalty",
+        "Targets end now, but the beams start alike, and lengths aren't made up for.",
+        _searched(alike=True, divide=_plain),
+        0.25,
+    ),
+    Mistake(
+        "beams alike, ended ones go on",
+        "Lengths are made up for now, but the beams start alike, and targets that have ended go on.",
+        _searched(alike=True, grow=True),
+        0.25,
+    ),
+    Mistake(
+        "multiplied by the penalty",
+        "Log-probabilities are multiplied by the length penalty. They're negative: that punishes length once more. "
+        "Divide.",
+        _searched(divide=lambda total, n, alpha: total * _penalty(n, alpha)),
+        0.5,
+    ),
+    Mistake(
+        "divided by the length",
+        "Log-probabilities are divided by the length, or a power of it. It's ((5 + length) / 6) to the power alpha.",
+        _searched(divide=lambda total, n, alpha: total / n**alpha),
+        0.75,
+    ),
+    Mistake(
+        "<start> counted",
+        "<start> is counted in the length. The length is that of what is returned, <end> included.",
+        _searched(divide=lambda total, n, alpha: total / _penalty(n + 1, alpha)),
+        0.75,
+    ),
+    Mistake(
+        "<end> not counted",
+        "<end> isn't counted in the length. It was chosen like any other token, and has its probability.",
+        _searched(divide=lambda total, n, alpha: total / _penalty(n - 1, alpha)),
+        0.75,
+    ),
+]
+
+
+# 8.6 groups that keep out of each other's way
+
+
+def group_cases(seed: int) -> list[Case]:
+    """Return scores and log-probabilities of groups of beams; each known mistake shows somewhere."""
+    g = torch.Generator().manual_seed(seed + 5000)
+    more = seed % 3
+    sizes = {
+        "small": (2, 1, 4, 1.0),
+        "two beams each": (3, 2, 5, 0.8),
+        "one group": (1, 3, 6, 2.0),
+        "as many groups as beams": (3, 3, 7, 0.7),
+        "all sizes alike": (4, 4, 4, 0.5),
+        "strong": (4, 2, 6, 3.0),
+        "no strength": (2, 3, 5, 0.0),
+        "wider": (3, 2, 8 + more, 1.3),
+    }
+    return [_group_case(g, name, *numbers) for name, numbers in sizes.items()]
+
+
+def _group_case(
+    generator: torch.Generator, name: str, groups: int, beam: int, vocabulary: int, strength: float
+) -> Case:
+    """Return one step in which no choice is a close one, and whose groups would like the same tokens."""
+    while True:
+        shared = draw(generator, 1, 1, vocabulary, scale=1.2)
+        logits = shared + draw(generator, groups, beam, vocabulary, scale=0.4)
+        found = (logits.log_softmax(dim=-1) * 1e4).round() / 1e4
+        scores = draw(generator, groups, beam, mean=-2.0, scale=0.5)
+        if all(_margin(scores, found, size) > 2e-3 for size in (0.0, strength)):
+            return Case(name, {"scores": scores, "log_probability": found, "strength": strength})
+
+
+def _margin(scores: Tensor, found: Tensor, strength: float) -> float:
+    """Return by how much each choice beats the next one, at least."""
+    chosen, least = torch.zeros(found.size(-1)), math.inf
+    for own, row in zip(found, scores, strict=True):
+        totals = (row[:, None] + own - strength * chosen).flatten()
+        best = totals.topk(len(row) + 1)
+        least = min(least, float((best.values[:-1] - best.values[1:]).min()))
+        chosen = chosen + torch.bincount(best.indices[:-1] % len(chosen), minlength=len(chosen))
+    return least
+
+
+Chosen = tuple[Tensor, Tensor, Tensor]
+
+
+def _grouped(
+    loss: Callable[[list[Tensor], int], Tensor] | None = None,
+    score: Callable[[Tensor, Tensor], Tensor] = lambda lowered, plain: lowered,
+    pick: Callable[[Tensor, int], tuple[Tensor, Tensor]] | None = None,
+    start: Callable[[Tensor], Tensor] = lambda scores: scores,
+) -> Callable[[Tensor, Tensor, float], Chosen]:
+    """Return a step of the groups, of which a part is as the arguments say.
+
+    Args:
+        loss: what each token loses, in strengths, from the tokens that the groups before have chosen.
+        score: what is kept as the score, from the score with the loss and without.
+        pick: which beams and tokens are chosen, as two tensors, from the totals [beam vocabulary].
+    """
+
+    def answer(scores: Tensor, log_probability: Tensor, strength: float) -> Chosen:
+        before: list[Tensor] = []
+        rows = []
+        for own, plain in zip(log_probability, start(scores), strict=True):
+            totals = plain[:, None] + own
+            lowered = totals - strength * (loss or _counts)(before, own.size(-1)).to(own.dtype)
+            origins, tokens = (pick or _top)(lowered, len(plain))
+            rows.append((tokens, origins, score(lowered[origins, tokens], totals[origins, tokens])))
+            before.append(tokens)
+        return tuple(torch.stack(part) for part in zip(*rows, strict=True))
+
+    return answer
+
+
+def _counts(before: list[Tensor], vocabulary: int) -> Tensor:
+    return sum((torch.bincount(tokens, minlength=vocabulary) for tokens in before), torch.zeros(vocabulary).long())
+
+
+def _top(totals: Tensor, beam: int) -> tuple[Tensor, Tensor]:
+    places = totals.flatten().topk(beam).indices
+    return places // totals.size(-1), places % totals.size(-1)
+
+
+def _top_apiece(totals: Tensor, beam: int) -> tuple[Tensor, Tensor]:
+    best = totals.max(dim=-1)
+    origins = best.values.argsort(descending=True)
+    return origins, best.indices[origins]
+
+
+def _dealt(totals: Tensor, beam: int) -> tuple[Tensor, Tensor]:
+    """Return tokens that no two beams of the group share."""
+    origins, tokens = [], []
+    for place in totals.flatten().argsort(descending=True).tolist():
+        origin, token = divmod(place, totals.size(-1))
+        if token not in tokens and len(tokens) < beam:
+            origins.append(origin)
+            tokens.append(token)
+    return torch.tensor(origins), torch.tensor(tokens)
+
+
+grouped = _grouped()
+
+
+def grouped_by_loop(scores: Tensor, log_probability: Tensor, strength: float) -> Chosen:
+    """Return the same by plain numbers."""
+    taken: list[int] = []
+    results: list[list[tuple[float, int, int]]] = []
+    for row, own in zip(scores.tolist(), log_probability.tolist(), strict=True):
+        candidates = [
+            (total + value - strength * taken.count(token), token, origin)
+            for origin, (total, values) in enumerate(zip(row, own, strict=True))
+            for token, value in enumerate(values)
+        ]
+        best = sorted(candidates, reverse=True)[: len(row)]
+        taken += [token for _, token, _ in best]
+        results.append(best)
+    parts = [[[one[i] for one in best] for best in results] for i in range(3)]
+    return torch.tensor(parts[1]), torch.tensor(parts[2]), torch.tensor(parts[0], dtype=scores.dtype)
+
+
+def grouped_by_sorting(scores: Tensor, log_probability: Tensor, strength: float) -> Chosen:
+    """Return the same with one table of losses that grows, and a sort."""
+    groups, beam, vocabulary = log_probability.shape
+    tokens, origins, kept = (torch.zeros(groups, beam, dtype=d) for d in (torch.long, torch.long, scores.dtype))
+    loss = torch.zeros(vocabulary, dtype=scores.dtype)
+    for i in range(groups):
+        flat = (scores[i].unsqueeze(-1) + log_probability[i] - loss).reshape(-1)
+        order = flat.argsort(descending=True)[:beam]
+        tokens[i], origins[i], kept[i] = order.remainder(vocabulary), order // vocabulary, flat[order]
+        loss = loss.index_add(0, tokens[i], torch.full((beam,), strength, dtype=loss.dtype))
+    return tokens, origins, kept
+
+
+def _exchanged(*inputs: Any) -> Chosen:
+    tokens, origins, scores = grouped(*inputs)
+    return origins, tokens, scores
+
+
+GROUP_WRONG = [
+    Mistake(
+        "no loss",
+        "No token loses anything: the groups take no notice of each other, and will mostly say the same.",
+        _grouped(loss=lambda before, v: torch.zeros(v)),
+        0.25,
+    ),
+    Mistake(
+        "only the group before",
+        "A group avoids only the one just before it. All groups before it count.",
+        _grouped(loss=lambda before, v: _counts(before[-1:], v)),
+        0.5,
+    ),
+    Mistake(
+        "only the first group",
+        "All groups avoid the first one only. All groups before it count.",
+        _grouped(loss=lambda before, v: _counts(before[:1], v)),
+        0.5,
+    ),
+    Mistake(
+        "once, however many",
+        "A token loses `strength` once, however many beams have chosen it. It's `strength` for each of them.",
+        _grouped(loss=lambda before, v: _counts(before, v).clamp(max=1)),
+        0.5,
+    ),
+    Mistake(
+        "once a group",
+        "A token loses `strength` once for each group that has chosen it. It's once for each beam.",
+        _grouped(loss=lambda before, v: sum((_counts([t], v).clamp(max=1) for t in before), torch.zeros(v))),
+        0.75,
+    ),
+    Mistake(
+        "only the best beam",
+        "Only the best beam of each group counts. All its beams do.",
+        _grouped(loss=lambda before, v: _counts([tokens[:1] for tokens in before], v)),
+        0.5,
+    ),
+    Mistake(
+        "a reward",
+        "Tokens that others have chosen gain where they should lose: the groups run after each other.",
+        _grouped(loss=lambda before, v: -_counts(before, v)),
+        0.5,
+    ),
+    Mistake(
+        "a ban",
+        "What others have chosen is forbidden. It's to lose `strength`, and may still be the best.",
+        _grouped(loss=lambda before, v: _counts(before, v) * 1e6),
+        0.25,
+    ),
+    Mistake(
+        "loss not kept",
+        "The loss decides what is chosen, but isn't kept in the scores. Here, as in the authors' code, it stays.",
+        _grouped(score=lambda lowered, plain: plain),
+        0.75,
+    ),
+    Mistake(
+        "scores so far left out",
+        "The scores so far aren't added: beams that have done badly are treated like good ones.",
+        _grouped(start=torch.zeros_like),
+        0.25,
+    ),
+    Mistake(
+        "one extension a beam",
+        "Each beam keeps its own best extension. The best of all the group's extensions are wanted: one beam may have "
+        "several of them, another none.",
+        _grouped(pick=_top_apiece),
+        0.5,
+    ),
+    Mistake(
+        "no token twice in a group",
+        "Beams of one group are kept from choosing the same token. Only groups before it count; inside a group, two "
+        "beams may be extended by the same word.",
+        _grouped(pick=_dealt),
+        0.5,
+    ),
+    Mistake(
+        "// and % exchanged",
+        "Beams and tokens are exchanged: in a flattened [beam vocabulary], place // vocabulary is the beam and "
+        "place % vocabulary the token.",
+        _exchanged,
+        0.5,
+    ),
+    Mistake(
+        "worst first",
+        "Each group's beams are in rising order. The best comes first.",
+        lambda *inputs: tuple(part.flip(-1) for part in grouped(*inputs)),
+        0.75,
+    ),
+]
+
+
+def _probe(id: str, title: str, kind: str, entry: str, numbers: tuple[int, int, int], **more: Any) -> Probe:
+    """Return a probe from its points, minutes and difficulty."""
+    points, minutes, difficulty = numbers
+    fields = {"points": points, "minutes": minutes, "difficulty": difficulty} | more
+    return Probe(id=id, title=title, kind=kind, entry=entry, **fields)
+
+
+PROBES = [
+    _probe(
+        "8.1",
+        "the nucleus",
+        "function",
+        "top_p_logits",
+        (4, 12, 2),
+        cases=nucleus_cases,
+        reference=nucleus,
+        right={"token by token": nucleus_by_loop, "without sorting": nucleus_by_pairs},
+        wrong=NUCLEUS_WRONG,
+        replaces="sampling.top_p_logits",
+    ),
+    _probe(
+        "8.2",
+        "a token for a number between 0 and 1",
+        "function",
+        "drawn_tokens",
+        (4, 10, 1),
+        cases=drawn_cases,
+        reference=drawn,
+        right={"row by row": drawn_by_loop, "searchsorted": drawn_by_search},
+        wrong=DRAWN_WRONG,
+    ),
+    _probe(
+        "8.3",
+        "a step with a cache",
+        "function",
+        "cached_step",
+        (5, 15, 2),
+        cases=cached_cases,
+        reference=cached,
+        right={"one after the other": cached_by_loop, "PyTorch's attention": cached_by_torch},
+        wrong=CACHED_WRONG,
+    ),
+    _probe(
+        "8.4",
+        "what a cache saves",
+        "error",
+        "decoding_cost",
+        (4, 12, 2),
+        cases=cost_cases,
+        reference=cost,
+        right={"a formula": cost_by_formula, "head by head": cost_by_heads},
+        wrong=COST_WRONG,
+    ),
+    _probe(
+        "8.5",
+        "a beam search with three bugs",
+        "bug",
+        "beam_search",
+        (6, 20, 3),
+        cases=beam_cases,
+        reference=beam,
+        right={"the broken one, mended": beam_by_tensors, "recursion": beam_by_recursion},
+        wrong=BEAM_WRONG,
+    ),
+    _probe(
+        "8.6",
+        "groups that keep out of each other's way",
+        "function",
+        "diverse_step",
+        (5, 15, 3),
+        cases=group_cases,
+        reference=grouped,
+        right={"plain numbers": grouped_by_loop, "a table of losses": grouped_by_sorting},
+        wrong=GROUP_WRONG,
+    ),
+]
+
+
+QUESTIONS = [
+    Question(
+        id="8.7",
+        title="wider and worse",
+        points=4,
+        minutes=10,
+        difficulty=3,
+        rubric=(
+            (
+                1,
+                "whether a wider beam finds more probable targets",
+                "mostly; not surely, since a beam may drop a start",
+            ),
+            (1, "how the score can fall all the same", "the model itself prefers short or empty ones: model error"),
+            (
+                1,
+                "how to tell the search's errors from the model's",
+                "score the reference; the better is more probable?",
+            ),
+            (1, "what to try, and on which sentences to choose it", "length penalty, on the validation sentences"),
+        ),
+    ),
+    Question(
+        id="8.8",
+        title="the same again and again",
+        points=4,
+        minutes=10,
+        difficulty=2,
+        rubric=(
+            (1, "which decodings loop, and why one loop goes on", "greedy, beam: once said, a phrase gets likelier"),
+            (1, "what a bug would look like instead", "a cache or positions that don't move on: loops from the start"),
+            (1, "a test that tells the two apart", "with and without cache the same; probability of the next repeat"),
+            (1, "a cure, and what it costs", "sampling with top-p, less sure; forbidding n-grams forbids right ones"),
+        ),
+    ),
+]
