@@ -13,7 +13,7 @@ HARDWARE := $(if $(shell command -v nvidia-smi 2>/dev/null),cuda or not cuda,not
 # One thread a worker: two workers on two cores, each with two threads, would get in each other's way.
 PYTEST = OMP_NUM_THREADS=1 $(VENV)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
-.PHONY: help book serve test check lab train record notebooks listings exercises slides repository clean
+.PHONY: help book pdf serve test test-seeds check lab train record notebooks listings exercises slides repository clean
 .PHONY: grade regrade review
 .PHONY: environment lint sources html library-tests bad-input-tests notebook-tests
 
@@ -31,6 +31,9 @@ book: html  ## build the book's pages and print where they are
 html: environment
 	@rm -rf $(HTML) _build/.doctrees
 	$(VENV)/jupyter-book build . --all -W -n --keep-going -q
+
+pdf: html  ## print the whole book to _build/book.pdf (needs Chromium)
+	$(VENV)/python -m tools.pdf
 
 serve: environment  ## open the built book in a browser
 	@test -e $(HTML)/index.html || $(MAKE) html
@@ -62,6 +65,8 @@ sources: environment
 	$(VENV)/python -m tools.record
 	$(VENV)/python -m tools.ledger
 	$(VENV)/python -m tools.results
+	$(VENV)/python -m tools.symptoms
+	$(VENV)/python -m tools.terms
 
 library-tests: environment
 	TRANSFORMER_LIB_BOOK=$(HTML) $(PYTEST) -m "$(HARDWARE)" --junitxml=$(REPORTS)/library.xml tests $(BAD_INPUT:%=--ignore=%)
@@ -71,6 +76,9 @@ bad-input-tests: environment
 
 notebook-tests: environment
 	$(if $(NOTEBOOKS),$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=120 --junitxml=$(REPORTS)/notebooks.xml $(NOTEBOOKS))
+
+test-seeds: environment  ## repeat the slow tests with all of their seeds (make test takes the first only)
+	TRANSFORMER_LIB_SEEDS=all $(PYTEST) -m "slow and not cuda" $(wildcard tests/test_chapter_*.py) tests/test_clinic.py tests/test_diagnostics.py tests/test_train.py tests/test_decoding.py
 
 lab: environment  ## open the notebooks in JupyterLab
 	$(VENV)/jupyter lab notebooks

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -17,17 +18,26 @@ import torch
 from hypothesis import settings
 
 LIBRARY = "transformer_lib"
+# It follows every operation, those of a check too, and has no shapes of its own: checks would only slow it down.
+WITHOUT_SHAPES = {f"{LIBRARY}.diagnostics.graph"}
 
 torch.set_num_threads(1)
 settings.register_profile("repeatable", max_examples=10, derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
+
+
+def _modules() -> list[str]:
+    folder = Path(__file__).parents[1] / LIBRARY
+    files = (path.relative_to(folder.parent) for path in folder.rglob("*.py"))
+    return [".".join(path.with_suffix("").parts) for path in files if path.name != "__init__.py"]
+
 
 hooks: list[object] = []
 if os.environ.get("TRANSFORMER_LIB_NO_SHAPES") != "1":
     from jaxtyping import install_import_hook
 
     others = list(sys.meta_path)
-    install_import_hook(LIBRARY, "beartype.beartype")
+    install_import_hook([name for name in _modules() if name not in WITHOUT_SHAPES], "beartype.beartype")
     hooks = [finder for finder in sys.meta_path if finder not in others]
 
 without_checks: dict[str, ModuleType] = {}
@@ -75,10 +85,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+def _cannot_run(item: pytest.Item) -> bool:
+    return bool(item.get_closest_marker("cuda")) and not torch.cuda.is_available()
+
+
+def _repeats_with_another_seed(item: pytest.Item) -> bool:
+    """A slow test's second and later seeds: `make test-seeds` runs them, and a weekly job."""
+    indices = item.callspec.indices if hasattr(item, "callspec") else {}
+    return bool(item.get_closest_marker("slow")) and indices.get("seed", 0) > 0
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a GPU where there is none."""
-    if not torch.cuda.is_available():
-        without = [item for item in items if item.get_closest_marker("cuda")]
+    """Leave out what needs a GPU where there is none, and a slow test's further seeds where nobody asked for them."""
+    all_seeds = os.environ.get("TRANSFORMER_LIB_SEEDS") == "all"
+    without = [item for item in items if _cannot_run(item) or (_repeats_with_another_seed(item) and not all_seeds)]
+    if without:
         items[:] = [item for item in items if item not in without]
         config.hook.pytest_deselected(items=without)
 
