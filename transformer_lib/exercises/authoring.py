@@ -16,6 +16,11 @@ def draw(generator: torch.Generator, *shape: int, mean: float = 0.0, scale: floa
     return ((torch.randn(shape, generator=generator) * scale + mean) * 100).round() / 100 + 0.001
 
 
+def sizes(generator: torch.Generator, count: int, low: int = 2, high: int = 6) -> list[int]:
+    """Return as many sizes from low to high, no two alike, so that no axis can be taken for another."""
+    return (torch.randperm(high - low + 1, generator=generator)[:count] + low).tolist()
+
+
 def with_errors(right: Callable[..., Any], change: Callable[[Exception], Exception]) -> Callable[..., Any]:
     """Return the right answer, but that its errors are others.
 
