@@ -15,7 +15,7 @@ from browser import CHROMIUM, FLAGS, NO_HOST, needs_chromium
 
 from transformer_lib import baselines, decoding, positional
 from transformer_lib.experiments import pronoun_maps, pronouns
-from transformer_lib.visualisation import beam_tree, data_flow, heads, mask_builder, moving, reach, sinusoids
+from transformer_lib.visualisation import beam_tree, data_flow, heads, mask_builder, moving, rates, reach, sinusoids
 from transformer_lib.visualisation.moving import page_data
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +31,7 @@ FIGURES = {  # classes of the holder, its script's first: scripts, the data that
     "head-selector pronouns": (["moving", "pronoun_heads_data", "head_selector"], "pronounHeads"),
     "reach-explorer": (["moving", "reach"], None),
     "data-flow": (["moving", "data_flow"], None),
+    "learning-rate": (["moving", "learning_rate"], None),
     "beam-tree": (["moving", "beam_tree_data", "beam_tree"], None),
 }
 CONTROLS = {
@@ -40,6 +41,7 @@ CONTROLS = {
     "head-selector pronouns": SimpleNamespace(control=lambda: pronoun_maps.control(pronouns.fresh_reader(seed=4))),
     "reach-explorer": reach,
     "data-flow": data_flow,
+    "learning-rate": rates,
     "beam-tree": beam_tree,
 }
 
@@ -248,6 +250,31 @@ def test_looking_at_shapes_leaves_the_random_state_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+# h. learning rates
+
+
+def test_the_rate_peaks_at_the_warm_up_and_a_tail_ends_near_0():
+    shown = rates.state(steps=420, warmup=80, d_model=64, factor=1.0, tail=0.0)
+    assert (shown.at, shown.step[0], shown.step[-1]) == (80, 1, 420)
+    assert shown.peak == max(shown.rate) == pytest.approx((64 * 80) ** -0.5)
+    assert rates.state(tail=0.5).rate[-1] < 0.01 * shown.peak < shown.rate[-1]
+
+
+@needs_node
+def test_the_page_draws_the_library_s_rates():
+    settings = [
+        [420, 80, 64, 1.0, 0.5],
+        [420, 400, 512, 0.25, 1.0],
+        [4000, 1, 128, 2.5, 0.0],
+        [4000, 4000, 64, 4, 0.25],
+    ]
+    for shown, chosen in zip(computed("learning_rate.js", settings), settings, strict=True):
+        wanted = rates.state(*chosen)
+        assert (shown["step"], shown["at"]) == (wanted.step, wanted.at)
+        close(shown["rate"], wanted.rate, 1e-9)
+        assert (shown["peak"], shown["mean"]) == pytest.approx((wanted.peak, wanted.mean))
+
+
 # g. beam search
 
 
@@ -293,6 +320,7 @@ def test_the_page_repeats_the_library_s_search():
         (lambda: heads.state(0, "cross-attention", 0, -1), ValueError),
         (lambda: reach.state(16, 16), ValueError),
         (lambda: reach.state(width=1), ValueError),
+        (lambda: rates.state(tail=1.5), ValueError),
         (lambda: data_flow.Sizes(heads=3), ValueError),
         (lambda: data_flow.Sizes(batch=0), ValueError),
         (lambda: beam_tree.state(6, 1), ValueError),
