@@ -31,7 +31,7 @@ GROUPS = 2
 class RMSNorm(nn.Module):
     """Vectors divided by their root mean square, times a learned scale: a LayerNorm without mean and bias.
 
-    Zhang & Sennrich (2019), equation 4.
+    Zhang & Sennrich (2019).
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5) -> None:
@@ -46,7 +46,7 @@ class RMSNorm(nn.Module):
 class SwiGLU(nn.Module):
     """A feed-forward network in which one linear map opens and closes the other's hidden units.
 
-    (silu(x W) * x V) W_2; Shazeer (2020), equation 6. Three matrices: at two thirds of d_ff it costs as much as two.
+    (silu(x W) * x V) W_2; Shazeer (2020). Three matrices: at two thirds of d_ff it costs as much as two.
     """
 
     def __init__(self, d_model: int, d_ff: int) -> None:
@@ -62,7 +62,7 @@ class SwiGLU(nn.Module):
 class GroupedQueryAttention(MultiHeadAttention):
     """Multi-head attention whose heads share keys and values in groups, so that a cache has fewer of them to keep.
 
-    Ainslie et al. (2023), section 2.2: as many groups as heads is `MultiHeadAttention`, one is multi-query attention.
+    Ainslie et al. (2023): as many groups as heads is `MultiHeadAttention`, one is multi-query attention.
 
     Raises:
         ValueError: `groups` doesn't divide `heads`.

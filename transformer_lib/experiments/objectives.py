@@ -19,7 +19,7 @@ from transformer_lib.model import Transformer
 from transformer_lib.siblings import DecoderOnly, EncoderOnly
 
 D_MODEL, HEADS, D_FF, LAYERS = 32, 4, 64, 2
-STEPS, BATCH, RATE, WARMUP = 300, 48, 6e-3, 30
+STEPS, BATCH, RATE = 400, 48, 1e-2
 GENERATED = 300
 
 
