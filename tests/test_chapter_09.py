@@ -1,11 +1,17 @@
 """Chapter 09: its claims hold for seeds that the notebook doesn't use, and its measures say what they promise."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from torch import nn
 
 from transformer_lib import ablation, experiments, observe
-from transformer_lib.experiments import pronoun_heads, pronouns
+from transformer_lib.experiments import pronoun_heads, pronoun_maps, pronouns
 from transformer_lib.visualisation import strips
+from transformer_lib.visualisation.moving import page_data
+
+DATA = Path(__file__).parent.parent / "book" / "_static" / "js" / "pronoun_heads_data.js"
 
 KNOWN, HELD_OUT = pronouns.known_and_held_out()
 
@@ -47,6 +53,38 @@ def test_patching_both_ways_is_the_twins_own_map():
     with ablation.edit_attention(model, {name: ablation.replace_heads(weights) for name, weights in own.items()}):
         patched = pronouns.margins(model, HELD_OUT)
     torch.testing.assert_close(patched, pronouns.margins(model, HELD_OUT))
+
+
+@pytest.mark.parametrize("head", [0, 3])
+def test_a_head_that_is_out_is_one_without_its_rows_of_w_o(head):
+    model = untrained()
+    name, ours = next(iter(observe.attention_modules(model).items()))
+    theirs = nn.MultiheadAttention(32, 4, bias=False, batch_first=True).double()
+    theirs.in_proj_weight.data.copy_(torch.cat([part.weight for part in (ours.query, ours.key, ours.value)]))
+    theirs.out_proj.weight.data.copy_(ours.output.weight)
+    theirs.out_proj.weight.data[:, 8 * head : 8 * (head + 1)] = 0
+    x = torch.randn(2, 11, 32, generator=torch.Generator().manual_seed(head)).double()
+    with ablation.edit_attention(model, {name: ablation.zero_heads(head)}):
+        torch.testing.assert_close(ours(x, x), theirs(x, x, x)[0])
+
+
+def test_in_the_first_layer_a_twin_rescales_rows_and_changes_only_the_adjectives():
+    model = untrained()
+    first, second = pronoun_heads.maps(model, pronouns.batch_of(pronoun_maps.twins()[:1])).values()
+    shares = [one[..., :-1, :-1] / one[..., :-1, :-1].sum(-1, keepdim=True) for one in (first, second)]
+    torch.testing.assert_close(shares[0][0], shares[0][1])
+    assert (shares[1][0] - shares[1][1]).abs().max() > 1e-4
+
+
+def test_the_selector_shows_four_sentences_never_trained_on():
+    shown = pronoun_maps.maps(untrained())
+    assert list(shown) == [one.text for pair in pronoun_maps.twins() for one in pair]
+    known = {tuple(row.tolist()) for row in KNOWN.tokens}
+    width = KNOWN.tokens.size(1)
+    held_out = pronouns.batch_of(pronoun_maps.twins()).tokens
+    assert not {tuple(nn.functional.pad(row, (0, width - len(row))).tolist()) for row in held_out} & known
+    for (found,) in shown.values():
+        assert found.weights.shape == (2, 4, len(found.keys), len(found.keys)) and found.queries[7] in ("it", "because")
 
 
 def test_the_gradient_is_what_a_small_step_shows():
@@ -102,3 +140,16 @@ def test_a_follower_can_be_spared_and_all_weights_together_carry_the_answer(seed
     by_layers = pronoun_heads.flips_by_layers(model, HELD_OUT)
     assert by_layers["both"] > 0.45 and by_layers["both"] > 1.3 * pronoun_heads.flips_by_each(model, HELD_OUT).max()
     assert len(observe.attention_modules(model)) == 2
+
+
+@pytest.mark.slow
+def test_the_page_holds_every_head_of_the_chapters_model():
+    model = pronouns.fresh_reader(seed=1)
+    pronouns.train_reader(model, KNOWN, seed=1)
+    found = pronoun_maps.maps(model)
+    shown = page_data(DATA)["sentences"]  # to write it anew: pronoun_maps.write(FOLDER, model)
+    assert [entry["title"] for entry in shown] == list(found)
+    for entry, (wanted,) in zip(shown, found.values(), strict=True):
+        assert entry["maps"][0]["keys"] == wanted.keys
+        got = torch.tensor(entry["maps"][0]["weights"]) / 1000
+        torch.testing.assert_close(got.double(), wanted.weights, rtol=0, atol=1e-2)

@@ -122,3 +122,6 @@ def test_positions_that_never_occurred_fail_and_a_random_start_mends_them(seed):
         clinic.train(model, seed=seed, steps=400, last_start=last_start)
         far[last_start] = clinic.accuracy(model, length=32, after=27)
     assert far[0] < 0.5 < far[48]
+    short, answers = extrapolation.three_back(64, 8, torch.Generator().manual_seed(99))
+    early, later = ((model(short, first).argmax(dim=-1) == answers)[:, 3:].double().mean() for first in (0, 24))
+    assert early < later  # the first positions are the seldom ones now
