@@ -9,7 +9,7 @@ import pytest
 import sample_book
 import yaml
 
-from tools import cells, repository
+from tools import ROOT, cells, repository
 
 URL = "https://github.com/somebody/a-course"
 
@@ -40,6 +40,29 @@ def test_an_address_is_set_everywhere_and_nothing_else_changes(book):
     link = "https://colab.research.google.com/github/somebody/a-course/blob/trunk/notebooks/02_sample.ipynb"
     assert f"({link})" in readme and readme.endswith("The end.\n")
     assert yaml.safe_load((book / "CITATION.cff").read_text())["repository-code"] == URL
+
+
+def page_links(text):
+    html = yaml.safe_load(text)["html"]
+    return {html["use_edit_page_button"], html["use_issues_button"]}
+
+
+def test_a_page_can_be_edited_and_reported_where_an_address_is_set_and_only_there():
+    ours = (ROOT / "_config.yml").read_text(encoding="utf-8")
+    unset = repository.config_text(ours, "", "main")
+    assert page_links(unset) == {False}
+    assert page_links(repository.config_text(unset, URL, "trunk")) == {True}
+    assert repository.config_text(repository.config_text(unset, URL, "main"), "", "main") == unset
+
+
+def test_links_that_lead_nowhere_are_found(book):
+    path = book / "_config.yml"
+    links = "html:\n  use_edit_page_button: false\n  use_issues_button: false\n"
+    path.write_text(path.read_text().replace("html: {}  # kept\n", links))
+    assert repository.problems(book) == []
+    path.write_text(path.read_text().replace("issues_button: false", "issues_button: true"))
+    assert repository.problems(book) == ["_config.yml: its address isn't what _config.yml says"]
+    assert repository.main(["--write"], book) == 0 and page_links(path.read_text()) == {False}
 
 
 def test_unsetting_gives_back_the_same_bytes(book):

@@ -1,5 +1,7 @@
 """The repository's address, the same in `_config.yml`, the notebooks' first code cells, README.md and CITATION.cff.
 
+With it go each page's links to edit it and to report an error, which with no address would lead nowhere.
+
 `python -m tools.repository` checks that every place says what `_config.yml` says; `--write URL BRANCH` sets the
 address everywhere (`--write "" main` unsets it), and `--write` alone spreads what `_config.yml` says.
 """
@@ -21,6 +23,7 @@ COLAB = "https://colab.research.google.com"
 ADDRESS = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+")
 BRANCH = re.compile(r"[\w./-]+")
 SETTING = re.compile(r"^repository:\n(?:[ \t]+.*\n)+", re.MULTILINE)
+PAGE_LINKS = re.compile(r"^([ \t]+use_(?:edit_page|issues)_button:) \w+", re.MULTILINE)
 LAUNCH_BLOCK = re.compile(r"<!-- launch -->\n.*?<!-- end of launch -->\n", re.DOTALL)
 
 FIND = """# Colab has torch and numpy, but not this library: install it only where it's missing.
@@ -50,10 +53,11 @@ def is_colab_cell(cell: NotebookNode) -> bool:
 
 
 def config_text(text: str, url: str, branch: str) -> str:
-    """Return the text of `_config.yml` with the address in its `repository:` setting, all else as it was."""
+    """Return the text of `_config.yml` with the address in its `repository:` setting and the pages' links on or off."""
     setting = f'repository:\n  url: "{url}"\n  branch: "{branch}"\n  path_to_book: ""\n'
     if not SETTING.search(text):
         raise ValueError(f"_config.yml must have the setting below, got none:\n{setting}")
+    text = PAGE_LINKS.sub(r"\1 true" if url else r"\1 false", text)
     return SETTING.sub(lambda _: setting, text, count=1)
 
 

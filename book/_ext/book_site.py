@@ -25,6 +25,13 @@ def drop_dead_launch_buttons(app, config) -> None:
         config.html_theme_options["launch_buttons"] = {}
 
 
+def name_report_button(app, pagename, templatename, context, doctree) -> None:
+    """Say on the button what it's for: the theme calls a report of an error an issue, as programmers do."""
+    groups = [button.get("buttons", [button]) for button in context.get("header_buttons", [])]
+    for button in (one for group in groups for one in group if one.get("label") == "source-issues-button"):
+        button |= {"text": "Report an error", "tooltip": "Report an error on this page"}
+
+
 def drop_thebe(app, pagename, templatename, context, doctree) -> None:
     """Take out the live-code service's scripts: not used, they name another host and log an error a page."""
     context["script_files"] = [script for script in context.get("script_files", []) if not _is_thebe(script)]
@@ -69,6 +76,7 @@ def setup(app) -> dict:
     """Connect the functions above to Sphinx."""
     app.connect("config-inited", drop_dead_launch_buttons)
     app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("html-page-context", name_report_button, priority=900)
     app.connect("source-read", list_modules)
     app.connect("autodoc-process-docstring", keep_colons, priority=400)
     app.connect("autodoc-process-docstring", keep_bars, priority=400)

@@ -1,11 +1,14 @@
-// Filters the ledger's claims by verdict, chapter and words. The page works without it; nothing is loaded from elsewhere.
+// Filters a page of blocks by their classes and by words: the ledger's claims, the index's complaints. The page works
+// without it; nothing is loaded from elsewhere.
 (function () {
   "use strict";
 
   function start() {
     var holder = document.querySelector(".ledger-controls");
-    var claims = Array.prototype.slice.call(document.querySelectorAll(".claim"));
+    var claims = Array.prototype.slice.call(document.querySelectorAll(".claim, .symptom"));
+    var FILTERS = { "verdict-": "Verdict", "chapter-": "Chapter", "group-": "About" };
     if (!holder || !claims.length) { return; }
+    var noun = holder.dataset.noun || "claims";
 
     function select(label, options) {
       var wrapper = document.createElement("label"), control = document.createElement("select");
@@ -17,21 +20,22 @@
 
     function value(claim, prefix) {
       var name = Array.prototype.find.call(claim.classList, function (one) { return one.indexOf(prefix) === 0; });
-      return name.slice(prefix.length);
+      return name ? name.slice(prefix.length) : "";
     }
 
     function found(prefix) {
       return claims.map(function (claim) { return value(claim, prefix); })
-        .filter(function (one, i, all) { return all.indexOf(one) === i; });
+        .filter(function (one, i, all) { return one && all.indexOf(one) === i; });
     }
 
-    var verdict = select("Verdict", [["", "all"]].concat(found("verdict-").map(function (name) {
-      return [name, name.replace(/-/g, " ")];
-    })));
-    var chapter = select("Chapter", [["", "all"]].concat(found("chapter-").map(function (name) {
-      return [name, name.replace(/^0/, "")];
-    })));
-    var kind = select("Show", [["", "all claims"], ["core", "core claims"]]);
+    var chosen = Object.keys(FILTERS).filter(function (prefix) { return found(prefix).length; }).map(function (prefix) {
+      return { prefix: prefix, control: select(FILTERS[prefix], [["", "all"]].concat(found(prefix).map(function (name) {
+        return [name, name.replace(/^0/, "").replace(/-/g, " ")];
+      }))) };
+    });
+    if (document.querySelector(".claim.core")) {
+      chosen.push({ prefix: "core", control: select("Show", [["", "all " + noun], ["core", "core " + noun]]) });
+    }
     var wrapper = document.createElement("label"), words = document.createElement("input");
     words.type = "search";
     wrapper.append("Words ", words);
@@ -43,23 +47,27 @@
     function show() {
       var left = 0, wanted = words.value.trim().toLowerCase();
       claims.forEach(function (claim) {
-        var keep = (!verdict.value || value(claim, "verdict-") === verdict.value) &&
-          (!chapter.value || value(claim, "chapter-") === chapter.value) &&
-          (!kind.value || claim.classList.contains("core")) &&
-          (!wanted || claim.textContent.toLowerCase().indexOf(wanted) >= 0);
+        var keep = chosen.every(function (one) {
+          var name = one.prefix === "core" ? "core" : one.prefix + one.control.value;
+          return !one.control.value || claim.classList.contains(name);
+        }) && (!wanted || claim.textContent.toLowerCase().indexOf(wanted) >= 0);
         claim.hidden = !keep;
         left += keep ? 1 : 0;
       });
       document.querySelectorAll("article section section").forEach(function (section) {
-        var inside = section.querySelectorAll(".claim");
-        section.hidden = inside.length > 0 && !section.querySelector(".claim:not([hidden])");
+        var inside = section.querySelectorAll(".claim, .symptom");
+        section.hidden = inside.length > 0 && !section.querySelector(".claim:not([hidden]), .symptom:not([hidden])");
       });
-      says.textContent = left + " of " + claims.length + " claims";
+      says.textContent = left + " of " + claims.length + " " + noun;
     }
 
-    function reset() { verdict.value = chapter.value = kind.value = words.value = ""; show(); }
+    function reset() {
+      chosen.forEach(function (one) { one.control.value = ""; });
+      words.value = "";
+      show();
+    }
 
-    [verdict, chapter, kind].forEach(function (control) { control.addEventListener("change", show); });
+    chosen.forEach(function (one) { one.control.addEventListener("change", show); });
     words.addEventListener("input", show);
     window.addEventListener("beforeprint", reset);
     window.addEventListener("hashchange", function () {  // a link to a claim must find it
