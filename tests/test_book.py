@@ -19,7 +19,7 @@ import pytest
 import yaml
 from browser import CHROMIUM, FLAGS, NO_HOST, needs_chromium
 
-from tools import ROOT, serve
+from tools import ROOT, repository, serve
 
 pytestmark = pytest.mark.slow
 
@@ -168,18 +168,20 @@ def colab_links(pages: dict[str, Page]) -> dict[str, list[str]]:
 def test_launch_buttons_lead_to_files_of_this_tree_or_are_not_there(pages):
     settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
     check_launch_buttons(pages, settings["url"], settings["branch"])
+    check_page_links(pages, settings["url"], settings["branch"])
 
 
 def test_an_address_puts_a_button_that_leads_to_its_notebook_on_every_chapter(tmp_path):
-    settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    settings["repository"] |= {"url": "https://github.com/someone/a-course", "branch": "trunk"}
+    text, url = (ROOT / "_config.yml").read_text(encoding="utf-8"), "https://github.com/someone/a-course"
+    settings = yaml.safe_load(repository.config_text(text, url, "trunk"))
     ours = settings["sphinx"]["local_extensions"]
     settings["sphinx"]["local_extensions"] = {name: str(ROOT / path) for name, path in ours.items()}
     config = tmp_path / "_config.yml"
     config.write_text(yaml.safe_dump(settings), encoding="utf-8")
     html = build(tmp_path, "--config", str(config))
     pages = {f"{name}.html": Page(html / f"{name}.html") for name in toc_files()}
-    check_launch_buttons(pages, "https://github.com/someone/a-course", "trunk")
+    check_launch_buttons(pages, url, "trunk")
+    check_page_links(pages, url, "trunk")
 
 
 def check_launch_buttons(pages: dict[str, Page], url: str, branch: str) -> None:
@@ -188,6 +190,18 @@ def check_launch_buttons(pages: dict[str, Page], url: str, branch: str) -> None:
         notebook = Path(name).with_suffix(".ipynb")
         wanted = {start + notebook.as_posix()} if url and (ROOT / notebook).exists() else set()
         assert set(links) == wanted, name
+
+
+def check_page_links(pages: dict[str, Page], url: str, branch: str) -> None:
+    """Check that each page leads to its own file to edit and to a report of an error, or with no address to neither."""
+    for name, page in pages.items():
+        links = [link for link in page.links() if re.search(r"/edit/|/issues/new\?", link)]
+        if not url:
+            assert links == [], name
+            continue
+        source = next(f for f in (Path(name).with_suffix(kind) for kind in (".md", ".ipynb")) if (ROOT / f).exists())
+        edit, report = sorted(links)
+        assert edit == f"{url}/edit/{branch}/{source.as_posix()}" and report.startswith(f"{url}/issues/new?"), name
 
 
 class Recorder(http.server.SimpleHTTPRequestHandler):
