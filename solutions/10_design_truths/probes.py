@@ -525,17 +525,6 @@ DEPTH_WRONG = [
         0.5,
     ),
     Mistake(
-        "last norm twice",
-        "With 'post', the last layer's output is normed a second time. Its sum has been normed already.",
-        _depths(last=lambda x, norm: _normed(x)),
-    ),
-    Mistake(
-        "residual from the norm",
-        "With 'pre', the normed vectors are added in place of x.",
-        _depths(step=lambda x, w, norm: _normed(x) + _normed(x) @ w if norm == "pre" else _step(x, w, norm)),
-        0.5,
-    ),
-    Mistake(
         "of the vectors",
         "These are gradients of what the layers read. Those of their weights were asked for.",
         _depths(inputs=True),
