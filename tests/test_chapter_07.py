@@ -1,14 +1,17 @@
-"""Chapter 07: its profiles, its record, its figure of batches and its tables."""
+"""Chapter 07: its profiles, its records, its figure of batches and its tables; what a loss curve's stages mean."""
 
 import json
+import math
+from collections import Counter
 
 import pytest
 import torch
 from matplotlib.figure import Figure
 
-from transformer_lib import multi30k, translator
-from transformer_lib.data import PADDING, Batch
-from transformer_lib.experiments import translation
+from transformer_lib import multi30k, training, translator
+from transformer_lib.data import END, PADDING, START, Batch, batches, encode_pairs
+from transformer_lib.experiments import schedules, smoothing, translation
+from transformer_lib.model import Transformer
 from transformer_lib.visualisation import plots
 from transformer_lib.visualisation import training as drawing
 
@@ -130,3 +133,115 @@ def test_a_table_shows_every_cell_and_escapes_what_html_would_swallow():
 def test_a_table_wants_columns_of_one_length(columns):
     with pytest.raises(ValueError, match="one length, got"):
         drawing.table(**columns)
+
+
+# the depth
+
+
+@pytest.mark.parametrize("shape", schedules.SHAPES)
+def test_a_schedule_begins_where_it_should_and_meets_the_others_at_the_warm_up(shape):
+    def at(step, rises=True):
+        return schedules.rate(shape, step, 100, peak=0.5, warmup=20, rises=rises)
+
+    assert [at(step) for step in (1, 10, 20)] == pytest.approx([0.025, 0.25, 0.5])
+    assert at(1, rises=False) == 0.5 and all(at(step) == at(step, rises=False) for step in range(20, 101))
+    assert all(at(step + 1) <= at(step) for step in range(20, 100))
+
+
+def test_the_schedules_end_as_their_names_say():
+    last = {shape: schedules.rate(shape, 100, 100, peak=1.0, warmup=20) for shape in schedules.SHAPES}
+    assert last["constant"] == 1 and last["Noam"] == pytest.approx(math.sqrt(0.2))
+    assert last["Noam with a tail"] == pytest.approx(math.sqrt(0.2) / 50) and 0 < last["cosine"] < 0.001
+
+
+def test_noam_is_the_library_s():
+    for step in (1, 7, 20, 21, 90):
+        wanted = training.noam_rate(step, 64, 20, factor=0.3)
+        peak = training.noam_rate(20, 64, 20, factor=0.3)
+        assert schedules.rate("Noam", step, 100, peak=peak, warmup=20) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"), [({"shape": "linear"}, "'linear'"), ({"step": 101}, "101"), ({"warmup": 200}, "200")]
+)
+def test_a_schedule_that_there_is_not_is_refused(change, said):
+    settings = {"shape": "Noam", "step": 1, "steps": 100, "peak": 1.0, "warmup": 20} | change
+    with pytest.raises(ValueError, match=said):
+        schedules.rate(**settings)
+
+
+def test_two_schedules_meet_the_same_start_and_batches_and_leave_the_random_state_alone():
+    state = torch.get_rng_state()
+    runs = [schedules.train_with(shape, peak=1e-3, seed=5, steps=20) for shape in ("constant", "cosine")]
+    assert runs[0].losses == runs[1].losses  # as long as both rise
+    assert runs[0].losses != schedules.train_with("cosine", peak=1e-3, seed=6, steps=20).losses
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.fixture(scope="module")
+def few(quick) -> smoothing.Data:
+    return smoothing.Data(tokeniser=quick.tokeniser, pairs=quick.pairs[:150], held_out=quick.held_out[:12])
+
+
+def test_a_translator_is_judged_without_smoothing_word_by_word(few, monkeypatch):
+    monkeypatch.setattr(smoothing, "TOKENS_PER_BATCH", 200)
+    model = smoothing.train_with(0.1, few, seed=4, epochs=1)
+    found, logs, hits, sure = smoothing.judge(model, few), 0.0, 0, 0.0
+    pairs = encode_pairs(few.held_out, few.tokeniser)
+    for pair in pairs:  # one sentence at a time, so without padding
+        batch = Batch.from_pairs([pair])
+        shares = model(batch.source, batch.target_input)[0].double().softmax(dim=-1).detach()
+        right = shares[range(batch.target_tokens), batch.labels[0]]
+        logs, sure = logs - right.log().sum().item(), sure + shares.amax(dim=-1).sum().item()
+        hits += (shares.argmax(dim=-1) == batch.labels[0]).sum().item()
+    tokens = sum(len(target) + 1 for _, target in pairs)
+    wanted = {"perplexity": math.exp(logs / tokens), "accuracy": hits / tokens, "confidence": sure / tokens}
+    assert found == pytest.approx(wanted, rel=1e-3)
+    assert 0 <= smoothing.bleu(model, few, beam=1) <= 100
+
+
+def test_captions_are_short_and_those_held_out_are_of_other_parts(monkeypatch):
+    lines = {"train": "ein Hund", "val": "ein Kind", "test_2016_flickr": "ein Ball"}
+    long = " ".join(["viel"] * 11)
+    monkeypatch.setattr(multi30k, "load_multi30k", lambda split: [(lines[split], "a thing"), (lines[split], long)] * 2)
+    smoothing.captions.cache_clear()
+    found = smoothing.captions()
+    smoothing.captions.cache_clear()
+    assert [source for source, _ in found.held_out] == ["ein Kind"] * 2 + ["ein Ball"] * 2
+    assert [found.tokeniser.decode(source) for source, _ in found.pairs] == ["ein Hund"] * 2
+
+
+def cost_of_pairs(task: translation.Task) -> float:
+    """Return what a guesser who knows which word follows which pays on the held-out sentences, in nats per token."""
+
+    def steps(target):
+        words = [START, *target, END]
+        return list(zip(words, words[1:], strict=False))
+
+    counted = Counter(pair for _, target in task.pairs for pair in steps(target))
+    total = Counter(before for _, target in task.pairs for before, _ in steps(target))
+    asked = [pair for _, target in task.held_out_pairs for pair in steps(target)]
+    return -sum(math.log((counted[pair] + 0.1) / (total[pair[0]] + 11.1)) for pair in asked) / len(asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_a_model_begins_without_its_source_and_passes_the_guesser_of_pairs_only_with_it(quick, seed):
+    torch.manual_seed(seed)
+    model = Transformer(quick.config)
+    adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    held_out, guess = batches(quick.held_out_pairs, 1024), cost_of_pairs(quick)
+    exchanged = [Batch(batch.source.roll(1, dims=0), batch.target) for batch in held_out]
+    found = {}
+    steps = training.train(
+        model,
+        quick.epoch(0) + quick.epoch(1),
+        training.translation_loss,
+        adam,
+        lambda s: training.noam_rate(s, 64, 80, 1.2),
+    )
+    for step, _ in zip(range(1, 61), steps, strict=False):
+        if step in (20, 60):
+            found[step] = training.evaluate(model, held_out), training.evaluate(model, exchanged)
+    assert found[20][0] > guess + 1 and abs(found[20][0] - found[20][1]) < 0.06
+    assert found[60][0] < guess - 0.2 and found[60][1] > guess

@@ -1,6 +1,7 @@
 """Train a translator: what the two profiles of chapter 07 train, and on what; the record of the shipped one."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 import torch
 
 from transformer_lib import checks, multi30k, toy_grammar, translator
-from transformer_lib.data import Pair, batches, encode_pairs
-from transformer_lib.model import TransformerConfig
+from transformer_lib.data import PADDING, Batch, Pair, batches, encode_pairs
+from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.tokeniser import Tokeniser, WordTokeniser, train_tokeniser
 
 TOY_SENTENCES, TOY_HELD_OUT, HELD_OUT = 5200, 200, 200
@@ -106,6 +107,17 @@ def _toy() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
 
 def _multi30k(folder: str | Path | None) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     return multi30k.load_multi30k("train", folder), multi30k.load_multi30k("val", folder)[:HELD_OUT]
+
+
+@torch.no_grad()
+def accuracy(model: Transformer, held_out: Iterable[Batch]) -> float:
+    """Return the share of next tokens that are right, teacher forcing, where the model says the likeliest one."""
+    right, tokens = 0, 0
+    for batch in held_out:
+        said = model(batch.source, batch.target_input).argmax(dim=-1)
+        right += (said == batch.labels)[batch.labels != PADDING].sum().item()
+        tokens += batch.target_tokens
+    return right / tokens
 
 
 def load_record() -> dict[str, Any]:
