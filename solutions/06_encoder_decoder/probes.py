@@ -59,7 +59,7 @@ def layer_cases(seed: int) -> list[Case]:
         case("post-norm", (1, short[1], long[0]), 2, "post"),
         case("both masks", (2, 3, 5), 2, "pre", mask=_tril(3), memory_mask=real),
         case("both masks, one length", (2, 3, 3), 2, "post", mask=_tril(3), memory_mask=real[..., 1:4]),
-        case("the memory's mask alone", (2, 1, 5), 2, "pre", mask=None, memory_mask=real),
+        case("the memory's mask alone", (2, 4, 5), 2, "pre", mask=None, memory_mask=real),
         case("the target's mask alone", (1, 3, long[1]), 3, "post", mask=_tril(3)),
     ]
 
@@ -257,7 +257,7 @@ LAYER_WRONG = [
     ),
     Mistake(
         "one attention for both",
-        "The memory is read with self_attention's matrices. Cross-attention has four of its own.",
+        "The memory is read with the matrices of self_attention, where cross_attention has four of its own.",
         _layer(cross=lambda self, y, memory, mask, memory_mask: self.self_attention(y, memory, memory_mask)),
         0.5,
     ),
