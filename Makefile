@@ -13,7 +13,7 @@ HARDWARE := $(if $(shell command -v nvidia-smi 2>/dev/null),cuda or not cuda,not
 # One thread a worker: two workers on two cores, each with two threads, would get in each other's way.
 PYTEST = OMP_NUM_THREADS=1 $(VENV)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
-.PHONY: help book pdf serve test test-seeds check lab train record notebooks listings exercises slides repository clean
+.PHONY: help book pdf serve test test-thorough check lab train record notebooks listings exercises slides repository clean
 .PHONY: grade regrade review
 .PHONY: environment lint sources html library-tests bad-input-tests notebook-tests
 
@@ -39,7 +39,7 @@ serve: environment  ## open the built book in a browser
 	@test -e $(HTML)/index.html || $(MAKE) html
 	@$(VENV)/python -m tools.serve $(PORT)
 
-test: environment  ## run everything: lint, library, every notebook, the book (about six minutes on two cores)
+test: environment  ## run everything: lint, library, every notebook, the book (15 to 25 minutes on two cores)
 	@rm -rf $(REPORTS)
 	$(MAKE) lint
 	$(MAKE) sources
@@ -64,6 +64,7 @@ sources: environment
 	$(VENV)/python -m tools.floors
 	$(VENV)/python -m tools.record
 	$(VENV)/python -m tools.ledger
+	$(VENV)/python -m tools.cover
 	$(VENV)/python -m tools.results
 	$(VENV)/python -m tools.symptoms
 	$(VENV)/python -m tools.terms
@@ -77,8 +78,8 @@ bad-input-tests: environment
 notebook-tests: environment
 	$(if $(NOTEBOOKS),$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=120 --junitxml=$(REPORTS)/notebooks.xml $(NOTEBOOKS))
 
-test-seeds: environment  ## repeat the slow tests with all of their seeds (make test takes the first only)
-	TRANSFORMER_LIB_SEEDS=all $(PYTEST) -m "slow and not cuda" $(wildcard tests/test_chapter_*.py) tests/test_clinic.py tests/test_diagnostics.py tests/test_train.py tests/test_decoding.py
+test-thorough: environment  ## the slow tests with all of their seeds, the contrast of every page (an hour)
+	TRANSFORMER_LIB_THOROUGH=1 $(PYTEST) -m "slow and not cuda" tests $(BAD_INPUT:%=--ignore=%)
 
 lab: environment  ## open the notebooks in JupyterLab
 	$(VENV)/jupyter lab notebooks

@@ -90,14 +90,14 @@ def _cannot_run(item: pytest.Item) -> bool:
 
 
 def _repeats_with_another_seed(item: pytest.Item) -> bool:
-    """A slow test's second and later seeds: `make test-seeds` runs them, and a weekly job."""
+    """A slow test's second and later seeds: `make test-thorough` runs them, and a weekly job."""
     indices = item.callspec.indices if hasattr(item, "callspec") else {}
     return bool(item.get_closest_marker("slow")) and indices.get("seed", 0) > 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what needs a GPU where there is none, and a slow test's further seeds where nobody asked for them."""
-    all_seeds = os.environ.get("TRANSFORMER_LIB_SEEDS") == "all"
+    all_seeds = os.environ.get("TRANSFORMER_LIB_THOROUGH") == "1"
     without = [item for item in items if _cannot_run(item) or (_repeats_with_another_seed(item) and not all_seeds)]
     if without:
         items[:] = [item for item in items if item not in without]

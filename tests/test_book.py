@@ -7,6 +7,7 @@ import functools
 import http.server
 import json
 import os
+import queue
 import re
 import subprocess
 import sys
@@ -17,9 +18,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from browser import CHROMIUM, FLAGS, NO_HOST, needs_chromium
+from browser import CHROMIUM, needs_chromium
 
 from tools import ROOT, repository, serve
+from tools.chromium import FLAGS, NO_HOST
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +37,8 @@ LOADS = {
     "audio": "src",
     "embed": "src",
 }
+HERE = Path(__file__).parent
+STRICT = ("-W", "-n", "--keep-going")  # warnings are errors
 COLAB = "https://colab.research.google.com"
 
 
@@ -67,10 +71,10 @@ class Page(HTMLParser):
 
 
 def build(output: Path, *options: str) -> Path:
-    """Build the book into this folder with warnings as errors; return the folder of its pages."""
+    """Build the book into this folder; return the folder of its pages."""
     program = str(Path(sys.executable).with_name("jupyter-book"))
-    command = [program, "build", str(ROOT), "--all", "-W", "-n", "--keep-going"]
-    run = subprocess.run([*command, "--path-output", str(output), *options], capture_output=True, text=True, cwd=ROOT)
+    command = [program, "build", str(ROOT), "--all", "--path-output", str(output), *options]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
     return output / "_build" / "html"
 
@@ -78,7 +82,7 @@ def build(output: Path, *options: str) -> Path:
 @pytest.fixture(scope="module")
 def html(tmp_path_factory) -> Path:
     given = os.environ.get("TRANSFORMER_LIB_BOOK")
-    return (ROOT / given).resolve() if given else build(tmp_path_factory.mktemp("book"))
+    return (ROOT / given).resolve() if given else build(tmp_path_factory.mktemp("book"), *STRICT)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +97,12 @@ def toc_files() -> list[str]:
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     chapters = [chapter for part in toc["parts"] for chapter in part["chapters"]]
     return [toc["root"], *(entry["file"] for top in chapters for entry in (top, *top.get("sections", ())))]
+
+
+def one_of_each() -> list[str]:
+    """Return the first page, the first chapter and the first exercises."""
+    folders = [name.split("/")[0] for name in toc_files()]
+    return [toc_files()[folders.index(folder)] for folder in ("book", "notebooks", "exercises")]
 
 
 def test_every_chapter_is_in_the_table_of_contents_and_every_entry_has_its_page(pages):
@@ -171,15 +181,18 @@ def test_launch_buttons_lead_to_files_of_this_tree_or_are_not_there(pages):
     check_page_links(pages, settings["url"], settings["branch"])
 
 
-def test_an_address_puts_a_button_that_leads_to_its_notebook_on_every_chapter(tmp_path):
+def test_an_address_puts_a_button_that_leads_to_its_notebook_on_every_kind_of_page(tmp_path):
     text, url = (ROOT / "_config.yml").read_text(encoding="utf-8"), "https://github.com/someone/a-course"
     settings = yaml.safe_load(repository.config_text(text, url, "trunk"))
     ours = settings["sphinx"]["local_extensions"]
     settings["sphinx"]["local_extensions"] = {name: str(ROOT / path) for name, path in ours.items()}
-    config = tmp_path / "_config.yml"
+    some = one_of_each()
+    toc = {"format": "jb-book", "root": some[0], "chapters": [{"file": name} for name in some[1:]]}
+    config, contents = tmp_path / "_config.yml", tmp_path / "_toc.yml"
     config.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    html = build(tmp_path, "--config", str(config))
-    pages = {f"{name}.html": Page(html / f"{name}.html") for name in toc_files()}
+    contents.write_text(yaml.safe_dump(toc), encoding="utf-8")
+    html = build(tmp_path, "--config", str(config), "--toc", str(contents))
+    pages = {f"{name}.html": Page(html / f"{name}.html") for name in some}
     check_launch_buttons(pages, url, "trunk")
     check_page_links(pages, url, "trunk")
 
@@ -205,23 +218,28 @@ def check_page_links(pages: dict[str, Page], url: str, branch: str) -> None:
 
 
 class Recorder(http.server.SimpleHTTPRequestHandler):
-    """Serves the book and a page that shows another page 360 pixels wide; notes what wasn't found."""
+    """Serves the book, axe, and a page that shows another page as a telephone does; notes what wasn't found."""
 
     missing: list[str] = []
-    PROBE = (
-        "<!doctype html><iframe id=f style='width:360px;height:800px;border:0'></iframe><output id=o></output><script>"
-        "f.onload = () => setTimeout(() => { const d = f.contentDocument.documentElement;"
-        "o.textContent = 'width ' + d.scrollWidth + ' of ' + d.clientWidth; }, 3000);"
-        "f.src = location.search.slice(1);</script>"
-    )
+    found: queue.Queue[dict] = queue.Queue()
+    OURS = {
+        "/probe": ("text/html", HERE / "probe.html"),
+        "/axe.js": ("text/javascript", HERE / "vendor" / "axe.min.js"),
+    }
 
     def do_GET(self) -> None:
-        if not self.path.startswith("/probe?"):
+        if (path := urlsplit(self.path).path) not in self.OURS:
             return super().do_GET()
+        kind, file = self.OURS[path]
         self.send_response(200)
-        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Type", kind)
         self.end_headers()
-        return self.wfile.write(self.PROBE.encode())
+        return self.wfile.write(file.read_bytes())
+
+    def do_POST(self) -> None:
+        self.found.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(204)
+        self.end_headers()
 
     def send_error(self, code, message=None, explain=None) -> None:
         self.missing.append(self.path)
@@ -240,51 +258,61 @@ def address(html):
     server.server_close()
 
 
-def browse(url: str, folder: Path, *flags: str) -> tuple[str, str, set[str]]:
-    """Open a page in a browser that reaches no other host; return its DOM, its console, the hosts it asked for."""
-    log = folder / "net.json"
-    options = [f"{NO_HOST}, EXCLUDE 127.0.0.1", f"--user-data-dir={folder}/profile", "--virtual-time-budget=15000"]
-    command = [CHROMIUM, *FLAGS, *options, *flags, f"--log-net-log={log}", url]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    urls = re.findall(r'"url":"(https?://[^"]+)"', log.read_text(encoding="utf-8", errors="replace"))
-    console = "\n".join(line for line in run.stderr.splitlines() if "CONSOLE" in line)
-    hosts = {urlsplit(found).netloc for found in urls}
-    return run.stdout, console, {host for host in hosts if not ITS_OWN.fullmatch(host)}
+def options(folder: Path) -> list[str]:
+    """Return how a browser is started that reaches no other host and writes down whom it asked for."""
+    return [*FLAGS, f"{NO_HOST}, EXCLUDE 127.0.0.1", f"--user-data-dir={folder}/profile", f"--log-net-log={folder}/net"]
+
+
+def hosts(folder: Path) -> set[str]:
+    """Return the hosts that the browser asked for, without those that it asks for with or without a page."""
+    urls = re.findall(r'"url":"(https?://[^"]+)"', (folder / "net").read_text(encoding="utf-8", errors="replace"))
+    return {host for host in {urlsplit(found).netloc for found in urls} if not ITS_OWN.fullmatch(host)}
+
+
+def lines(console: str) -> str:
+    return "\n".join(line for line in console.splitlines() if "CONSOLE" in line)
+
+
+def probe(address: str, page: str, folder: Path) -> tuple[dict, str]:
+    """Show a page as a telephone does; return what the probe found in it, and the console."""
+    errors = folder / "errors"
+    contrast = "#contrast" if page in one_of_each() or os.environ.get("TRANSFORMER_LIB_THOROUGH") == "1" else ""
+    with errors.open("w") as file:
+        command = [CHROMIUM, *options(folder), "--remote-debugging-port=0", f"{address}/probe?/{page}.html{contrast}"]
+        browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
+        try:
+            return Recorder.found.get(timeout=150), lines(errors.read_text(encoding="utf-8", errors="replace"))
+        finally:
+            browser.terminate()
+            browser.wait(timeout=30)
 
 
 @needs_chromium
 @pytest.mark.parametrize("page", toc_files())
-def test_a_page_needs_no_other_host_and_its_formulas_are_typeset(page, address, html, tmp_path):
+def test_a_page_is_whole_on_a_telephone_without_a_network_and_readable_by_all(page, address, html, tmp_path):
     Recorder.missing.clear()
-    dom, console, hosts = browse(f"{address}/{page}.html", tmp_path)
-    assert hosts <= {urlsplit(address).netloc}
+    found, console = probe(address, page, tmp_path)
+    assert hosts(tmp_path) == {urlsplit(address).netloc}
     assert [path for path in Recorder.missing if "favicon" not in path] == []
     assert "Uncaught" not in console and "Failed to load" not in console, console
-    check_formulas(html / f"{page}.html", dom)
+    assert found["formulas"] >= formulas(html / f"{page}.html") and found["errors"] == 0
+    assert found["room"] <= 360 and found["width"] <= found["room"]
+    assert found["headings"] == 1  # of the first rank
+    assert found["light"] == [] and found["dark"] == []  # what axe calls serious or critical; of contrast on some pages
 
 
-def check_formulas(source: Path, dom: str) -> None:
-    """Each formula of the page came out as MathJax's SVG, none as an error or as its source."""
-    formulas = len(re.findall(r'class="math[ "]', source.read_text(encoding="utf-8")))
-    assert dom.count("<mjx-container") >= formulas
-    assert "data-mjx-error" not in dom and "<merror" not in dom
+def formulas(page: Path) -> int:
+    return len(re.findall(r'class="math[ "]', page.read_text(encoding="utf-8")))
 
 
 @needs_chromium
 def test_the_book_works_from_a_folder_without_a_server(html, tmp_path):
     page = html / "book" / "notation.html"
-    dom, console, hosts = browse(page.as_uri(), tmp_path)
-    assert hosts == set() and "Uncaught" not in console
-    assert dom.count("<mjx-container") > 10
-    check_formulas(page, dom)
-
-
-@needs_chromium
-@pytest.mark.parametrize("page", toc_files())
-def test_no_page_scrolls_sideways_on_a_telephone(page, address, tmp_path):
-    dom, _, _ = browse(f"{address}/probe?/{page}.html", tmp_path)
-    width, room = map(int, re.search(r"width (\d+) of (\d+)", dom).groups())
-    assert room <= 360 and width <= room
+    command = [CHROMIUM, *options(tmp_path), "--virtual-time-budget=15000", "--dump-dom", page.as_uri()]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert hosts(tmp_path) == set() and "Uncaught" not in lines(run.stderr)
+    assert run.stdout.count("<mjx-container") >= formulas(page) > 10
+    assert "data-mjx-error" not in run.stdout and "<merror" not in run.stdout
 
 
 def test_serving_without_a_built_book_says_what_to_do(tmp_path, monkeypatch):

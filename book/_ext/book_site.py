@@ -8,6 +8,7 @@ from pathlib import Path
 import transformer_lib
 
 BAR_OUTSIDE_CODE = re.compile(r"\|(?=[^`]*(?:`[^`]*`[^`]*)*$)")  # an even number of backticks follows on the line
+TABLE = '<div class="pst-scrollable-table-container">'
 SECTION = """
 ## `{name}`
 
@@ -40,6 +41,12 @@ def drop_thebe(app, pagename, templatename, context, doctree) -> None:
 def _is_thebe(script) -> bool:
     body = getattr(script, "attributes", {}).get("body") or ""
     return "THEBE_JS_URL" in body or "sphinx-thebe" in str(getattr(script, "filename", script))
+
+
+def let_keys_scroll_tables(app, pagename, templatename, context, doctree) -> None:
+    """Let a table that is wider than the screen take the keyboard's focus; without it only a finger could move it."""
+    reachable = f'{TABLE[:-1]} tabindex="0" role="region" aria-label="table">'
+    context["body"] = context.get("body", "").replace(TABLE, reachable)
 
 
 def public_modules() -> list[str]:
@@ -76,6 +83,7 @@ def setup(app) -> dict:
     """Connect the functions above to Sphinx."""
     app.connect("config-inited", drop_dead_launch_buttons)
     app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("html-page-context", let_keys_scroll_tables)
     app.connect("html-page-context", name_report_button, priority=900)
     app.connect("source-read", list_modules)
     app.connect("autodoc-process-docstring", keep_colons, priority=400)
