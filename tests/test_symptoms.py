@@ -68,11 +68,9 @@ def report_of(cause):
 
 @pytest.fixture
 def copy(tmp_path):
-    for part in ("book", "notebooks", "transformer_lib/diagnostics/catalogue.py"):
-        (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("_static", "_ext", "results"))
-    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks", ignore=shutil.ignore_patterns("0[!2]*", ".*"))
-    shutil.copytree(ROOT / "transformer_lib" / "diagnostics", tmp_path / "transformer_lib" / "diagnostics")
+    for folder in ("notebooks", "transformer_lib"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     return tmp_path
 
 
@@ -90,7 +88,7 @@ def said(root, name, **fields):
 def test_a_planted_fault_is_found(copy):
     for name, fields, wanted in [
         ("repetition", {"patients": None}, "no entry covers 11 (patients)"),
-        ("too-good", {"findings": None}, "no entry covers 'mask-after-softmax'"),
+        ("answer-in-the-input", {"findings": None}, "no entry covers 'input-not-shifted'"),
         ("bleu", {"field": ["blue"]}, "no entry covers 'bleu' (field)"),
         ("bleu", {"field": ["blue"]}, "'blue' isn't one of the field"),
         ("stripes", {"where": ["02", "attic"]}, "'attic' leads nowhere"),
