@@ -25,7 +25,7 @@ from transformer_lib.siblings import DecoderOnly
 
 CHANGES = ("RMSNorm", "SwiGLU", "grouped queries", "rotary positions")
 VARIANTS: dict[str, tuple[str, ...]] = {"as in 2017": ()} | {name: (name,) for name in CHANGES} | {"all four": CHANGES}
-GROUPS = 2
+GROUPS, STEPS = 2, 250
 
 
 class RMSNorm(nn.Module):
@@ -153,7 +153,7 @@ def record(seed: int) -> dict[str, Any]:
     found = {}
     for name, changes in VARIANTS.items():
         model = fresh(changes, seed=seed)
-        objectives.train(model, "next word", seed=seed)
+        objectives.train(model, "next word", seed=seed, steps=STEPS)
         parameters = sum(parameter.numel() for parameter in model.parameters())
         found[name] = {"parameters": parameters, "cached": cached(model), "surplus": round(surplus(model), 3)}
     return found
