@@ -16,6 +16,7 @@ from transformer_lib.exercises import checking, diagnosis, protocols, relations,
 from transformer_lib.exercises.declared import Case, Exercise, KnownMistake, Outcome, Probe
 from transformer_lib.multi_head import MultiHeadAttention
 from transformer_lib.observe import record_attention
+from transformer_lib.training import smoothed_loss
 
 SOLUTIONS = cells.notebooks(ROOT, "solutions")
 STUBS = cells.notebooks(ROOT, "exercises")
@@ -148,6 +149,7 @@ def test_a_factor_that_two_sizes_explain_is_not_named():
         ("2.1", lambda q, k, m: right(q, k, m) ** 2, "No mask is passed here: it may be None"),
         ("2.1", lambda q, k, m=None: (q @ k.mT).masked_fill(m == 0, -9.0).softmax(-1), "No mask is passed here"),
         ("2.1", lambda q, k, m=None: (right(q, k) >= right(q, k).amax(-1, True)).float(), "as from an argmax"),
+        ("7.1", lambda x, y, smoothing, padding: smoothed_loss(x, y, smoothing, padding), "give it a default"),
         ("2.2", lambda q, k, a, b, v: (q @ a.T @ v)[..., None].expand(*q.shape[:-1], k.size(-2)), "all along axis -1"),
         ("2.2", lambda q, k, a, b, v: torch.sin(q @ a.T + k @ b.T) @ v, "axes don't line up"),
         (

@@ -28,9 +28,12 @@ def _unlike(got: Outcome, wanted: Outcome, case: Case) -> str:
 
 
 def _unwanted(exercise: Exercise, outcomes: list[Outcome], got: Outcome, case: Case) -> list[str]:
-    absent = sorted({name for other in exercise.cases for name in other.inputs} - set(case.inputs))
+    given = {name: value for other in exercise.cases for name, value in other.inputs.items()}
+    absent = sorted(given.keys() - case.inputs.keys())
     told = "NoneType" in got.message or "missing" in got.message and "required" in got.message
     if absent and (told or _only_without(absent[0], exercise, outcomes)):
+        if isinstance(given[absent[0]], (int, float)):
+            return [f"No {absent[0]} is passed here: give it a default in the signature, the one that the task names."]
         return [f"No {absent[0]} is passed here: it may be None ({absent[0]}=None), and then there's nothing to apply."]
     if any(words in got.message for words in SIZES):
         text = (
