@@ -474,7 +474,7 @@ def _logs(logits: Tensor) -> Tensor:
 
 
 def next_loss(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
-    """Return the right loss."""
+    """Return the right losses."""
     return _asked(slice(None, -1), slice(1, None))(logits, tokens, padding)
 
 
@@ -491,24 +491,25 @@ def _asked(
         labels = tokens[:, wanted]
         found = -_logs(logits)[:, said].gather(-1, labels[..., None])[..., 0]
         counted = labels != padding if counts is None else counts(labels, tokens, padding)
-        return (found * counted).sum() / counted.sum()
+        return (found * counted).sum(dim=1) / counted.sum(dim=1)
 
     return answer
 
 
 def next_by_torch(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
     """Return the same by PyTorch's own."""
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=padding)
+    labels = tokens[:, 1:]
+    found = F.cross_entropy(logits[:, :-1].mT, labels, ignore_index=padding, reduction="none")
+    return found.sum(dim=1) / (labels != padding).sum(dim=1)
 
 
 def next_by_loop(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
     """Return the same, token by token."""
-    losses = []
+    means = []
     for row, words in zip(logits, tokens.tolist(), strict=True):
-        for place, word in enumerate(words[1:]):
-            if word != padding:
-                losses.append(row[place].exp().sum().log() - row[place, word])
-    return sum(losses) / len(losses)
+        pairs = [(row[place], word) for place, word in enumerate(words[1:]) if word != padding]
+        means.append(sum(said.exp().sum().log() - said[word] for said, word in pairs) / len(pairs))
+    return torch.stack(means)
 
 
 def _all(labels: Tensor, tokens: Tensor, padding: int) -> Tensor:
@@ -517,18 +518,17 @@ def _all(labels: Tensor, tokens: Tensor, padding: int) -> Tensor:
 
 def _rolled(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
     labels = tokens.roll(-1, dims=1)
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=padding)
+    found = F.cross_entropy(logits.mT, labels, ignore_index=padding, reduction="none")
+    return found.sum(dim=1) / (labels != padding).sum(dim=1)
 
 
-def _by_sentence(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
-    real = tokens[:, 1:] != padding
-    found = -_logs(logits)[:, :-1].gather(-1, tokens[:, 1:, None])[..., 0] * real
-    return (found.sum(dim=1) / real.sum(dim=1)).mean()
+def _counts(tokens: Tensor, padding: int) -> Tensor:
+    return (tokens[:, 1:] != padding).sum(dim=1)
 
 
-def _over_all(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
-    real = tokens[:, 1:] != padding
-    return next_loss(logits, tokens, padding) * real.sum() / real.numel()
+def _together(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
+    counts = _counts(tokens, padding)
+    return (next_loss(logits, tokens, padding) * counts).sum() / counts.sum()
 
 
 NEXT_WRONG = [
@@ -578,21 +578,24 @@ NEXT_WRONG = [
         0.5,
     ),
     Mistake(
-        "mean of the sentences' means",
-        "Each sentence's mean is taken, and then the mean of these. Each token counts once: sum over all, then divide.",
-        _by_sentence,
+        "one number for all texts",
+        "All texts' tokens are averaged together. Each text was to have its own mean.",
+        _together,
         0.5,
     ),
     Mistake(
         "divided by all places",
-        "The sum is divided by the number of all places, padding too. Divide by the number of tokens that count.",
-        _over_all,
+        "Each sum is divided by the number of all places, padding too. Divide by the number of tokens that count.",
+        lambda logits, tokens, padding: (
+            next_loss(logits, tokens, padding) * _counts(tokens, padding) / (tokens.size(1) - 1)
+        ),
         0.5,
     ),
     Mistake(
         "not divided",
-        "This is the sum over the tokens. The mean was asked for, or the loss depends on the size of the batch.",
-        lambda logits, tokens, padding: next_loss(logits, tokens, padding) * (tokens[:, 1:] != padding).sum(),
+        "These are the sums over each text's tokens. The means were asked for, or long texts look worse than short "
+        "ones.",
+        lambda logits, tokens, padding: next_loss(logits, tokens, padding) * _counts(tokens, padding),
         0.5,
     ),
     Mistake(
