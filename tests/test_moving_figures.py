@@ -266,7 +266,7 @@ def test_the_page_draws_the_library_s_rates():
         [420, 80, 64, 1.0, 0.5],
         [420, 400, 512, 0.25, 1.0],
         [4000, 1, 128, 2.5, 0.0],
-        [4000, 4000, 64, 4, 0.25],
+        [4000, 4000, 64, 4.0, 0.25],
     ]
     for shown, chosen in zip(computed("learning_rate.js", settings), settings, strict=True):
         wanted = rates.state(*chosen)
