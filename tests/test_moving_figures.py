@@ -15,7 +15,17 @@ from browser import CHROMIUM, FLAGS, NO_HOST, needs_chromium
 
 from transformer_lib import baselines, decoding, positional
 from transformer_lib.experiments import pronoun_maps, pronouns
-from transformer_lib.visualisation import beam_tree, data_flow, heads, mask_builder, moving, rates, reach, sinusoids
+from transformer_lib.visualisation import (
+    beam_tree,
+    data_flow,
+    heads,
+    mask_builder,
+    moving,
+    norm_depth,
+    rates,
+    reach,
+    sinusoids,
+)
 from transformer_lib.visualisation.moving import page_data
 
 ROOT = Path(__file__).parent.parent
@@ -33,6 +43,7 @@ FIGURES = {  # classes of the holder, its script's first: scripts, the data that
     "data-flow": (["moving", "data_flow"], None),
     "learning-rate": (["moving", "learning_rate"], None),
     "beam-tree": (["moving", "beam_tree_data", "beam_tree"], None),
+    "norm-depth": (["moving", "norm_depth_data", "norm_depth"], None),
 }
 CONTROLS = {
     "sinusoids": sinusoids,
@@ -43,6 +54,7 @@ CONTROLS = {
     "data-flow": data_flow,
     "learning-rate": rates,
     "beam-tree": beam_tree,
+    "norm-depth": norm_depth,
 }
 
 

@@ -17,7 +17,7 @@ from transformer_lib.experiments.steps import one_thread, take_step
 D_MODEL, HEADS, LENGTH, BATCH, RATE, STEPS = 32, 4, 12, 32, 3e-3, 200
 VOCABULARY = extrapolation.VOCABULARY
 DEPTHS, SCHEDULES = (6, 12, 24), ("constant", "warm-up")
-MORE_DEPTHS = (2, 4, 6, 8, 12, 16, 20, 24)  # for gradients, which cost little
+MORE_DEPTHS, STARTS = (2, 4, 6, 8, 12, 16, 20, 24), 8  # for gradients, which cost little and vary much
 Rule = Callable[[nn.Module, Tensor, Callable[[Tensor], Tensor]], Tensor]
 
 RULES: dict[str, Rule] = {
@@ -139,14 +139,15 @@ def train_deep(rule: str, depth: int, schedule: str = "constant", *, seed: int, 
 def record(seed: int) -> dict[str, Any]:
     """Return accuracy and loss (each ten steps') for placements, depths and schedules, and gradients at the start."""
     found: dict[str, Any] = {"steps": STEPS, "rate": RATE}
-    kinds = [("skip", DEPTHS[0])] + [(rule, depth) for depth in DEPTHS for rule in ("post", "pre")]
+    kinds = [(rule, depth) for depth in DEPTHS for rule in RULES if rule in ("post", "pre") or depth == DEPTHS[0]]
     for rule, depth in kinds:
         for schedule in SCHEDULES:
             run = train_deep(rule, depth, schedule, seed=seed)
             losses = [round(sum(run.losses[i : i + 10]) / 10, 3) for i in range(0, STEPS, 10)]
             found[f"{rule}, {depth}, {schedule}"] = {"accuracy": round(run.accuracy, 3), "losses": losses}
+    starts = range(STARTS * seed, STARTS * (seed + 1))
     found["gradients"] = {
-        rule: {str(depth): [round(size, 5) for size in gradients(rule, depth, [seed])] for depth in MORE_DEPTHS}
+        rule: {str(depth): [round(size, 5) for size in gradients(rule, depth, starts)] for depth in MORE_DEPTHS}
         for rule in PLACEMENTS
     }
     return found
