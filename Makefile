@@ -5,6 +5,7 @@ WORKERS ?= 2
 VENV := .venv/bin
 HTML := _build/html
 REPORTS := _build/tests
+COLAB := _build/colab/bin/python
 
 NOTEBOOKS = $(wildcard notebooks/*.ipynb solutions/*/*.ipynb exercises/*/*.ipynb)
 BAD_INPUT = $(wildcard tests/test_bad_input*.py)
@@ -13,7 +14,7 @@ HARDWARE := $(if $(shell command -v nvidia-smi 2>/dev/null),cuda or not cuda,not
 # One thread a worker: two workers on two cores, each with two threads, would get in each other's way.
 PYTEST = OMP_NUM_THREADS=1 $(VENV)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
-.PHONY: help book pdf serve test test-thorough check lab train record notebooks listings exercises slides repository clean
+.PHONY: help book pdf serve test test-thorough test-colab check lab train record notebooks listings exercises slides repository clean
 .PHONY: grade regrade review
 .PHONY: environment lint sources html library-tests bad-input-tests notebook-tests
 
@@ -80,6 +81,13 @@ notebook-tests: environment
 
 test-thorough: environment  ## the slow tests with all of their seeds, the contrast of every page (an hour)
 	TRANSFORMER_LIB_THOROUGH=1 $(PYTEST) -m "slow and not cuda" tests $(BAD_INPUT:%=--ignore=%)
+
+test-colab: environment  ## run every notebook with Colab's versions of Jupyter, NumPy and Matplotlib (own environment)
+	@test -x $(COLAB) || $(PYTHON) -m venv _build/colab
+	$(COLAB) -m pip install -q "$$(grep '^torch==' requirements.txt)" --extra-index-url https://download.pytorch.org/whl/cpu
+	$(COLAB) -m pip install -q -r .github/colab-requirements.txt
+	$(COLAB) -m pip install -q --no-build-isolation -e ".[translation]"
+	OMP_NUM_THREADS=1 $(COLAB) -m pytest -q -n $(WORKERS) --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout=120 $(NOTEBOOKS)
 
 lab: environment  ## open the notebooks in JupyterLab
 	$(VENV)/jupyter lab notebooks
