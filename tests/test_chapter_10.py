@@ -87,11 +87,6 @@ def test_a_run_repeats_itself_and_leaves_the_random_state_alone():
     assert first.losses == second.losses and torch.equal(torch.random.get_rng_state(), before)
 
 
-@pytest.mark.slow
-def test_six_layers_with_the_norm_on_the_bypass_do_not_learn_in_200_steps():
-    assert norm_depth.train_deep("skip", 6, seed=20).accuracy < 0.7
-
-
 @seeds
 def test_a_pair_turned_twice_depends_on_the_offset_alone(seed):
     torch.manual_seed(seed)
@@ -121,10 +116,10 @@ def test_heads_change_neither_parameters_nor_products(d_model):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", three_checks.FAULTS)
 def test_the_doctor_names_each_planted_fault_first_and_the_three_checks_three(name):
-    for seed in (20, 21):
-        case = three_checks.planted(name, seed)
-        assert bool(three_checks.objections(case.model)) == (name in list(three_checks.FAULTS)[:3])
-        assert three_checks.doctor(case)[0] == three_checks.FAULTS[name][0]
+    number = list(three_checks.FAULTS).index(name)
+    case = three_checks.planted(name, seed=20 + number)
+    assert bool(three_checks.objections(case.model)) == (number < 3)
+    assert three_checks.doctor(case)[0] == three_checks.FAULTS[name][0]
 
 
 @pytest.mark.slow

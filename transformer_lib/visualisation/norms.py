@@ -22,8 +22,8 @@ def placements() -> Figure:
         axes.axis("off")
         axes.text(0.5, 5.6, f"{title}: {formula}", ha="center", fontsize=9.5)
         _wires(axes)
-        _box(axes, 0, 1.9, "f: sub-layer", COLOURS["query"])
-        _box(axes, _BYPASS if bypass else 0, height, "LN", COLOURS["key"], width=0.7)
+        _box(axes, 0.0, 1.9, "f: sub-layer", COLOURS["query"])
+        _box(axes, _BYPASS if bypass else 0.0, height, "LN", COLOURS["key"], width=0.7)
     return figure
 
 
