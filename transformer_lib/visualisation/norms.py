@@ -16,7 +16,7 @@ _SUM, _TOP, _BYPASS = 3.0, 4.9, 1.5
 
 def placements() -> Figure:
     """Draw a residual connection three times: the norm after the sum, on the branch, on the bypass."""
-    figure = new_figure(8.2, 2.9)
+    figure = new_figure(8.2, 2.6)
     for axes, (title, (formula, height, bypass)) in zip(figure.subplots(1, 3), _BLOCKS.items(), strict=True):
         axes.set(xlim=(-1.4, 2.6), ylim=(-0.6, 5.9))
         axes.axis("off")
@@ -37,9 +37,7 @@ def _wires(axes: Axes) -> None:
 
 
 def _box(axes: Axes, x: float, y: float, text: str, colour: str, width: float = 1.6) -> None:
-    style = "round,pad=0.02,rounding_size=0.12"
+    look = {"boxstyle": "round,pad=0.02,rounding_size=0.12", "facecolor": "white", "edgecolor": colour}
     corner = (x - width / 2, y - 0.28)
-    axes.add_patch(
-        FancyBboxPatch(corner, width, 0.56, boxstyle=style, facecolor="white", edgecolor=colour, linewidth=1.5)
-    )
-    axes.text(x, y, text, ha="center", va="center", fontsize=8.5, color=colour)
+    axes.add_patch(FancyBboxPatch(corner, width, 0.56, linewidth=1.5, zorder=3, **look))
+    axes.text(x, y, text, ha="center", va="center", fontsize=8.5, color=colour, zorder=4)
