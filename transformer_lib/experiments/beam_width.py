@@ -113,6 +113,7 @@ def _measures(by_beam: list[Sequence[Found]], pairs: list[tuple[str, str]], alph
         "log_probability": [_mean([one.score for one in found]) for found in by_beam],
         "compared": [_mean(row) for row in compared.tolist()],
         "length": [round(one["words"] / one["wanted"], 4) for one in counts],
+        "empty": [sum(not one.tokens for one in found) for found in by_beam],
         "worse_than_known": [round((row < known - 1e-3).double().mean().item(), 4) for row in compared],
         "counts": counts,
     }
@@ -133,6 +134,7 @@ def _few(pairs: list[tuple[str, str]], sources: list[list[int]], found: dict[int
         "bleu": {name: round(bleu([one]), 2) for name, one in counts.items()},
         "length": {name: round(one["words"] / one["wanted"], 4) for name, one in counts.items()},
         "log_probability": {name: _mean([one.score for one in outputs]) for name, outputs in kept.items()},
+        "empty": {name: sum(not one.tokens for one in outputs) for name, outputs in kept.items()},
         "missed": {str(w): sum(found[w][i].score < true[i].score - 1e-3 for i in solved) for w in WIDTHS}
         | {str(WIDE): sum(wide[i].score < true[i].score - 1e-3 for i in solved)},
         "counts": counts,

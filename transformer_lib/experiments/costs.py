@@ -1,14 +1,16 @@
 """What a layer costs: multiplications, and products that wait for each other (chapter 01, the paper's Table 1)."""
 
+from collections.abc import Callable
+
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from jaxtyping import Float, Int
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 PRODUCTS = ("AddmmBackward", "MmBackward", "BmmBackward", "ConvolutionBackward")  # nodes of the graph that multiply
 
 
-def multiplications(network: nn.Module, x: Float[Tensor, "..."]) -> int:
+def multiplications(network: Callable[[Tensor], object], x: Float[Tensor, "..."] | Int[Tensor, "..."]) -> int:
     """Return how many multiplications the network's matrix products and convolutions do on `x`.
 
     PyTorch counts two operations, a multiplication and an addition, for each. What is done to single numbers, such as

@@ -54,7 +54,9 @@ def n_best(
     alpha: float = 1.0,
     memory: Float[Tensor, "beam source d_model"] | None = None,
 ) -> list[list[int]]:
-    """Return all targets that a beam search has kept when it stops, best first, without START and END.
+    """Return the finished targets that a beam search has kept when it stops, best first, without START and END.
+
+    It goes on until there are `beam` of them, or the longest allowed length is reached.
 
     Args:
         memory: what each place in the beam reads of the source; None gives all of them the encoder's output.
@@ -69,7 +71,7 @@ def n_best(
             break
         for own, _ in caches:
             own.select(origins[0])
-    return [decoding.words_of(row) for row in beams.done[0].tolist()]
+    return [decoding.words_of(row) for row in beams.done[0, beams.done_scores[0].isfinite()].tolist()]
 
 
 @torch.no_grad()
