@@ -7,8 +7,8 @@ from transformer_lib.visualisation import beam_tree as beam_tree
 from transformer_lib.visualisation import data_flow as data_flow
 from transformer_lib.visualisation import heads as heads
 from transformer_lib.visualisation import mask_builder as mask_builder
-from transformer_lib.visualisation import norm_depth as norm_depth
 from transformer_lib.visualisation import minilm_heads as minilm_heads
+from transformer_lib.visualisation import norm_depth as norm_depth
 from transformer_lib.visualisation import rates as rates
 from transformer_lib.visualisation import reach as reach
 from transformer_lib.visualisation import scale as scale
