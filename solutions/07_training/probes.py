@@ -44,7 +44,7 @@ def loss_cases(seed: int) -> list[Case]:
     nothing = case("nothing but padding", [2, 1], 4, 0.1)
     nothing = replace(nothing, mentions=("padding",), telling="the word")
     nothing.inputs["labels"].zero_()
-    zero = case("0 is a word", [3, 1], 6, 0.2, 4)
+    zero = case("0 is a word", [3, 1], 6, 0.2, 5)
     zero.inputs["labels"][0, 1] = 0
     return [
         case("small", [2], 4, 0.1),
@@ -832,6 +832,7 @@ def batch_cases(seed: int) -> list[Case]:
         case("a single one", (3,), 20),
         case("too long", (2, 15, 3), 8, ("15", "8"), both),
         case("too long by one", (6, 7), 6, ("7", "6"), both),
+        case("too long at once", (9, 2), 5, ("9", "5"), both),
         case("nothing in it", (3, -2, 2), 8, ("-2",), "the length"),
     ]
 

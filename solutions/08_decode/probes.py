@@ -796,7 +796,7 @@ def _penalty(length: int, alpha: float) -> float:
 
 def beam_cases(seed: int) -> list[Case]:
     """Return tables of log-probabilities in which each known mistake shows somewhere."""
-    g = torch.Generator().manual_seed(seed + 4000)
+    g = torch.Generator().manual_seed(seed + 4003)
     sizes = {
         "small": (4, 0, 1, 2, 3, 0.0),
         "length penalty": (6, 0, 1, 3, 6, 1.0),
@@ -806,17 +806,45 @@ def beam_cases(seed: int) -> list[Case]:
         "cut short": (6, 1, 3, 2, 2, 0.5),
         "wide": (8, 4, 0, 4, 6, 1.2),
     }
-    cases = [_beam_case(g, name, numbers) for name, numbers in sizes.items()]
-    while not _telling(cases):
+    while True:
         cases = [_beam_case(g, name, numbers) for name, numbers in sizes.items()]
-    return cases
+        cases += [_early_end(g, "an early end", 2, 0.5), _early_end(g, "a likelier word", 2, 0.44)]
+        cases.append(_early_end(g, "an early end, three beams", 3, 0.5))
+        if _telling(cases) and not any(map(_tied, cases)):
+            return cases
+
+
+def _tied(case: Case) -> bool:
+    """Tell whether another order among equals changes the result."""
+    return _unlike(*(search(*case.inputs.values()) for search in (beam, _split(_kept))))
+
+
+def _early_end(generator: torch.Generator, name: str, beam: int, ending: float) -> Case:
+    """Return a table in which <end> is the likeliest first token, and the best target is a longer one.
+
+    The second likeliest first token ends at once with the given probability; nearly all else goes on to a sure chain.
+    The third likeliest always leads to that chain, so that a search that lets it live comes out elsewhere.
+    """
+    start, end, second, third, link, last = torch.randperm(6, generator=generator).tolist()
+    shares = torch.full((6, 6), 0.01)
+    shares[start, [end, second, third]] = torch.tensor([0.4, 0.32, 0.25])
+    shares[second, [end, link]] = torch.tensor([ending, 0.96 - ending])
+    shares[[third, link, last, end], [link, last, end, link]] = 0.96
+    shares[:, start] = 0.0
+    logits = shares.log() + draw(generator, 6, 6, scale=0.01)
+    table = (logits.log_softmax(dim=-1) * 1e4).round() / 1e4
+    return Case(name, {"table": table, "start": start, "end": end, "beam": beam, "longest": 6, "alpha": 2.5})
 
 
 def _beam_case(generator: torch.Generator, name: str, sizes: tuple[int, int, int, int, int, float]) -> Case:
     vocabulary, start, end, beam, longest, alpha = sizes
-    logits = draw(generator, vocabulary, vocabulary, scale=1.2)
-    logits[:, end] += 0.5 if name != "cut short" else -4.0
-    logits[:, start] = -math.inf
+    least = 0.0
+    while least < 0.005:  # no two tokens are equally likely
+        logits = draw(generator, vocabulary, vocabulary, scale=1.2)
+        logits[:, end] += 0.5 if name != "cut short" else -4.0
+        logits[:, start] = -math.inf
+        ordered = logits.sort(dim=-1, descending=True).values
+        least = float((ordered[:, :-1] - ordered[:, 1:]).min())
     table = (logits.log_softmax(dim=-1) * 1e4).round() / 1e4
     numbers = {"start": start, "end": end, "beam": beam, "longest": longest, "alpha": alpha}
     return Case(name, {"table": table, **numbers})
@@ -934,6 +962,62 @@ def _plain(total: float, length: int, alpha: float) -> float:
     return total
 
 
+def _split(
+    split: Callable[[list[Row], list[Row], int, int], tuple[list[Row], list[Row]]],
+    choose: Callable[[Row, float], float] | None = None,
+) -> Callable[..., Found]:
+    """Return a beam search that ends targets in another way.
+
+    Args:
+        split: from the possible extensions, best first, those that have ended before, the beam and `end`: which have
+            ended by now, and which live on.
+        choose: what decides between the finished ones, from a target and alpha.
+    """
+
+    def score(one: Row, alpha: float) -> float:
+        return one[0] / _penalty(len(one[1]) - 1, alpha)
+
+    def answer(table: Tensor, start: int, end: int, beam: int, longest: int, alpha: float) -> Found:
+        live: list[Row] = [(0.0, [start])]
+        done: list[Row] = []
+        for _ in range(longest):
+            grown = [(total + step, [*row, j]) for total, row in live for j, step in enumerate(table[row[-1]].tolist())]
+            ordered = sorted((one for one in grown if one[0] > -math.inf), reverse=True)
+            done, live = split(ordered, done, beam, end)
+        best = max(done or live, key=lambda one: (choose or score)(one, alpha))
+        return torch.tensor(best[1][1:]), torch.tensor(score(best, alpha), dtype=table.dtype)
+
+    return answer
+
+
+def _parted(rows: list[Row], end: int) -> tuple[list[Row], list[Row]]:
+    """Return the rows that end in `end`, and the others."""
+    return [one for one in rows if one[1][-1] == end], [one for one in rows if one[1][-1] != end]
+
+
+def _counted_and_live(ordered: list[Row], done: list[Row], beam: int, end: int) -> tuple[list[Row], list[Row]]:
+    return done + _parted(ordered[:beam], end)[0], ordered[:beam]
+
+
+def _enough(ordered: list[Row], done: list[Row], beam: int, end: int) -> tuple[list[Row], list[Row]]:
+    ended, live = _parted(ordered[:beam], end)
+    return done + ended, live if len(done + ended) < beam else []
+
+
+def _narrower(ordered: list[Row], done: list[Row], beam: int, end: int) -> tuple[list[Row], list[Row]]:
+    ended, live = _parted(ordered[: max(beam - len(done), 0)], end)
+    return done + ended, live
+
+
+def _refilled(ordered: list[Row], done: list[Row], beam: int, end: int) -> tuple[list[Row], list[Row]]:
+    return done + _parted(ordered[:beam], end)[0], _parted(ordered, end)[1][:beam]
+
+
+def _kept(ordered: list[Row], done: list[Row], beam: int, end: int) -> tuple[list[Row], list[Row]]:
+    ended, live = _parted(ordered[:beam], end)
+    return done + ended, live
+
+
 BEAM_WRONG = [
     Mistake(
         "best extension of each beam",
@@ -973,6 +1057,41 @@ BEAM_WRONG = [
         "part.",
         _searched(grow=True),
         0.5,
+    ),
+    Mistake(
+        "ended ones counted, yet they go on",
+        "Targets that have ended are put aside, but they also live on: they take places from others at each step. "
+        "Take them out of the live ones.",
+        _split(_counted_and_live),
+        0.75,
+    ),
+    Mistake(
+        "stops when there are enough",
+        "The search stops as soon as `beam` targets have ended. Go on until `longest` steps are taken or nothing "
+        "lives: with the length penalty a longer one may still win.",
+        _split(_enough),
+        0.75,
+    ),
+    Mistake(
+        "narrower with each end",
+        "Each target that has ended makes the beam narrower by one for the rest of the search. At each step the "
+        "`beam` best extensions are kept.",
+        _split(_narrower),
+        0.75,
+    ),
+    Mistake(
+        "ended ones take no place",
+        "Those that end are replaced by the next best, so that there are always `beam` live ones. Here they're among "
+        "the `beam` best of their step, and fewer live on.",
+        _split(_refilled),
+        0.75,
+    ),
+    Mistake(
+        "penalty after the choice",
+        "The finished targets are compared without the length penalty, and only the score that's returned has it. "
+        "Divide first, then take the largest.",
+        _split(_kept, choose=lambda one, alpha: one[0]),
+        0.75,
     ),
     Mistake(
         "no length penalty",

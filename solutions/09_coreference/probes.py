@@ -43,7 +43,7 @@ def patched_cases(seed: int) -> list[Case]:
     return [
         case("small", [1, 2, 2, 3], (1,)),
         case("sizes from the seed", [1, h, n, m], (h - 1,)),
-        case("two heads, not in order", [1, 4, 2, 3], (3, 1)),
+        case("two heads, not in order", [1, 6, 2, 3], (5, 1)),
         case("no head named", [1, 3, 2, 4], ()),
         case("all sizes alike", [3, 3, 3, 3], (1,)),
         case("the first head", [2, 3, 1, 2], (0,)),
