@@ -190,8 +190,8 @@ def test_what_the_objectives_record_shows():
     for run in runs:
         assert best[True] - 0.03 < run["accuracy"]["masked words"] < best[True] + 0.02
         assert best[False] - 0.02 < run["accuracy"]["next word"] < best[False] + 0.02
-        assert run["verbs"]["masked words"] > 0.8 and run["verbs"]["next word"] < 0.25
-        assert run["written"]["of the language"] > 0.85 and run["restored"]["of the language"] > 0.45
+        assert run["verbs"]["masked words"] > 0.9 and run["verbs"]["next word"] < 0.25
+        assert run["written"]["of the language"] > 0.9 and run["restored"]["of the language"] > 0.4
 
 
 def test_what_the_newer_parts_record_shows():
@@ -203,9 +203,6 @@ def test_what_the_newer_parts_record_shows():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [110, 111, 112])
 def test_both_sides_tell_what_the_left_side_cannot(seed):
-    verbs = {}
-    for name in ("masked words", "next word"):
-        model = objectives.fresh(name, seed=seed)
-        objectives.train(model, name, seed=seed, steps=250)
-        verbs[name] = objectives.accuracy(model, closed_language.active(HELD_OUT), closed_language.VERB)
-    assert verbs["masked words"] > 0.3 and verbs["next word"] < 0.25
+    model, active = objectives.fresh("masked words", seed=seed), closed_language.active(HELD_OUT)
+    objectives.train(model, "masked words", seed=seed)
+    assert objectives.accuracy(model, active, closed_language.VERB) > 0.65  # from the left: 1/7, by counting

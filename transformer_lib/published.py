@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from transformer_lib import bert, checks
@@ -34,7 +34,7 @@ class Published:
 
     encoder: bert.TextEncoder
     tokeniser: Any
-    weights: Mapping[str, Tensor]
+    weights: Mapping[str, Shaped[Tensor, "..."]]
 
     def tokens(self, texts: Sequence[str]) -> Int[Tensor, "batch position"]:
         """Return the texts as rows of ids, filled up with padding."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from transformer_lib import bert, head_statistics, observe, published
@@ -26,7 +26,7 @@ TURNED = ("the dog bites the man", "the man bites the dog")
 DRAWN = 24  # sentences of the closed language, besides `SENTENCES`, for the statistics
 
 
-def layer_of_torch(weights: Mapping[str, Tensor], name: str, config: TransformerConfig) -> nn.Module:
+def layer_of_torch(weights: Mapping[str, Shaped[Tensor, "..."]], name: str, config: TransformerConfig) -> nn.Module:
     """Return torch's own encoder layer with one layer's published weights."""
     sizes = config.d_model, config.heads, config.d_ff
     layer = nn.TransformerEncoderLayer(*sizes, 0.0, "gelu", layer_norm_eps=1e-12, batch_first=True)
@@ -43,7 +43,7 @@ def layer_of_torch(weights: Mapping[str, Tensor], name: str, config: Transformer
 
 @torch.no_grad()
 def reference(
-    weights: Mapping[str, Tensor], config: TransformerConfig, tokens: Int[Tensor, "batch position"]
+    weights: Mapping[str, Shaped[Tensor, "..."]], config: TransformerConfig, tokens: Int[Tensor, "batch position"]
 ) -> Float[Tensor, "batch d_model"]:
     """Return sentence vectors computed from torch's parts and the published weights, without this library's layers."""
     table = {name: weights[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")}

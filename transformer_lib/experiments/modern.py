@@ -25,7 +25,7 @@ from transformer_lib.siblings import DecoderOnly
 
 CHANGES = ("RMSNorm", "SwiGLU", "grouped queries", "rotary positions")
 VARIANTS: dict[str, tuple[str, ...]] = {"as in 2017": ()} | {name: (name,) for name in CHANGES} | {"all four": CHANGES}
-GROUPS, STEPS = 2, 250
+GROUPS = 2
 
 
 class RMSNorm(nn.Module):
@@ -126,7 +126,7 @@ def fresh(changes: tuple[str, ...], *, seed: int) -> DecoderOnly:
     """Return a model of the next word with newer parts, before training."""
     positions = "rotary" if "rotary positions" in changes else "sinusoidal"
     with torch.random.fork_rng(devices=[]):
-        model = objectives.fresh("next word", seed=seed, positions=positions)
+        model = objectives.fresh("next word", seed=seed, positions=positions, activation="relu")
         torch.manual_seed(seed)
         return swap(model, changes)
 
@@ -153,7 +153,7 @@ def record(seed: int) -> dict[str, Any]:
     found = {}
     for name, changes in VARIANTS.items():
         model = fresh(changes, seed=seed)
-        objectives.train(model, "next word", seed=seed, steps=STEPS)
+        objectives.train(model, "next word", seed=seed)
         parameters = sum(parameter.numel() for parameter in model.parameters())
         found[name] = {"parameters": parameters, "cached": cached(model), "surplus": round(surplus(model), 3)}
     return found

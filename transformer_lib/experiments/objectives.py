@@ -19,7 +19,7 @@ from transformer_lib.model import Transformer
 from transformer_lib.siblings import DecoderOnly, EncoderOnly
 
 D_MODEL, HEADS, D_FF, LAYERS = 32, 4, 64, 2
-STEPS, BATCH, RATE = 300, 96, 8e-3
+STEPS, BATCH, RATE = 400, 64, 8e-3
 GENERATED = 300
 
 
@@ -55,7 +55,7 @@ OBJECTIVES: dict[str, tuple[type[nn.Module], Callable[..., Tensor]]] = {
 def sizes(**changes: Any) -> TransformerConfig:
     """Return the config of all three models, with some fields changed."""
     fixed = {"d_model": D_MODEL, "heads": HEADS, "d_ff": D_FF, "layers": LAYERS, "dropout": 0.0, "max_length": 24}
-    fixed |= {"vocabulary": len(closed_language.tokeniser()), "positions": "learned"}
+    fixed |= {"vocabulary": len(closed_language.tokeniser()), "positions": "learned", "activation": "gelu"}
     return TransformerConfig(**(fixed | changes))
 
 
