@@ -168,5 +168,5 @@ def test_time_writes_nothing(book, capsys):
     before = path.read_bytes()
     assert notebooks.main(["--time", "09_small"], book) == 0
     assert path.read_bytes() == before
-    mebibytes = int(capsys.readouterr().out.split(", ")[1].split()[0])
+    mebibytes = int(capsys.readouterr().out.split(", ")[1].split()[0].replace(",", ""))
     assert 300 < mebibytes < 1000

@@ -80,17 +80,18 @@ def bound() -> list[str]:
 
 
 def _binds(limits: Limits) -> list[str]:
-    arguments = []
+    writable = {
+        place: ["--perms", "1777", "--size", str(limits.disk), "--tmpfs", place] for place in ("/tmp", "/dev/shm")
+    }
+    arguments = [*writable["/tmp"]]  # before what is bound, which may lie in /tmp itself
     parents = {str(parent) for place in bound() for parent in Path(place).parents}
-    for folder in sorted(parents - {"/", "/usr"} | {"/library"}):
+    for folder in sorted(parents - {"/", "/usr", "/tmp"} | {"/library"}):
         arguments += ["--perms", "0755", "--dir", folder]
     for place in bound():
         link = os.path.islink(place)
         there = "/library/transformer_lib" if place == str(LIBRARY) else place
         arguments += ["--symlink", os.readlink(place), there] if link else ["--ro-bind", place, there]
-    arguments += ["--ro-bind", str(INSIDE), "/grader", "--proc", "/proc", "--dev", "/dev"]
-    for place in ("/tmp", "/dev/shm"):
-        arguments += ["--perms", "1777", "--size", str(limits.disk), "--tmpfs", place]
+    arguments += ["--ro-bind", str(INSIDE), "/grader", "--proc", "/proc", "--dev", "/dev", *writable, "/dev/shm"]
     for name, value in _variables().items():
         arguments += ["--setenv", name, value]
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]

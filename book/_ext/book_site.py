@@ -8,6 +8,7 @@ from pathlib import Path
 import transformer_lib
 
 BAR_OUTSIDE_CODE = re.compile(r"\|(?=[^`]*(?:`[^`]*`[^`]*)*$)")  # an even number of backticks follows on the line
+PARAMETERS = re.compile(r'<dl>\n((?:<dd><em class="sig-param">.*</dd>\n)+)</dl>')
 TABLE = '<div class="pst-scrollable-table-container">'
 SECTION = """
 ## `{name}`
@@ -49,6 +50,17 @@ def let_keys_scroll_tables(app, pagename, templatename, context, doctree) -> Non
     context["body"] = context.get("body", "").replace(TABLE, reachable)
 
 
+def name_lists_rightly(app, pagename, templatename, context, doctree) -> None:
+    """Take from Sphinx's pages two lists that are none: parameters without terms, references without items."""
+    body = context.get("body", "").replace('<div role="list" class="citation-list">', '<div class="citation-list">')
+    context["body"] = PARAMETERS.sub(_parameters, body)
+
+
+def _parameters(found: re.Match) -> str:
+    inside = found[1].replace("<dd>", "<div>").replace("</dd>", "</div>")
+    return f'<div class="sig-parameters">\n{inside}</div>'
+
+
 def public_modules() -> list[str]:
     """Return the library's modules by name. A package that says in `__all__` what it offers stands for its modules."""
     found = [module.name for module in pkgutil.walk_packages(transformer_lib.__path__, "transformer_lib.")]
@@ -84,6 +96,7 @@ def setup(app) -> dict:
     app.connect("config-inited", drop_dead_launch_buttons)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("html-page-context", let_keys_scroll_tables)
+    app.connect("html-page-context", name_lists_rightly)
     app.connect("html-page-context", name_report_button, priority=900)
     app.connect("source-read", list_modules)
     app.connect("autodoc-process-docstring", keep_colons, priority=400)
