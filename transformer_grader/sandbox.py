@@ -80,10 +80,8 @@ def bound() -> list[str]:
 
 
 def _binds(limits: Limits) -> list[str]:
-    writable = {
-        place: ["--perms", "1777", "--size", str(limits.disk), "--tmpfs", place] for place in ("/tmp", "/dev/shm")
-    }
-    arguments = [*writable["/tmp"]]  # before what is bound, which may lie in /tmp itself
+    writable = ["--perms", "1777", "--size", str(limits.disk), "--tmpfs"]
+    arguments = [*writable, "/tmp"]  # before what is bound, which may lie in /tmp itself
     parents = {str(parent) for place in bound() for parent in Path(place).parents}
     for folder in sorted(parents - {"/", "/usr", "/tmp"} | {"/library"}):
         arguments += ["--perms", "0755", "--dir", folder]
