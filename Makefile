@@ -40,7 +40,7 @@ serve: environment  ## open the built book in a browser
 	@test -e $(HTML)/index.html || $(MAKE) html
 	@$(VENV)/python -m tools.serve $(PORT)
 
-test: environment  ## run everything: lint, library, every notebook, the book (15 to 25 minutes on two cores)
+test: environment  ## run everything: lint, library, every notebook, the book (25 to 35 minutes on two cores)
 	@rm -rf $(REPORTS)
 	$(MAKE) lint
 	$(MAKE) sources
