@@ -45,6 +45,7 @@ SIZES = {
     "bert.bert_config": (bert.bert_config, {"vocabulary": 9, "d_model": 8, "heads": 2, "d_ff": 8, "layers": 1, "max_length": 6}),
     "generation.continue_greedily": (lambda count: greedily(count=count), {"count": 2}),
     "generation.continue_by_chance": (lambda count: by_chance(count=count), {"count": 2}),
+    "generation.in_batches": (lambda rows_per_batch: generation.in_batches([[5]], len, rows_per_batch), {"rows_per_batch": 2}),
 }
 for function, (call, sizes) in SIZES.items():
     for size in sizes:
@@ -92,6 +93,12 @@ for value, kind in ((0, "int"), (None, "NoneType")):
 bad("generation.continue_by_chance", "p=2", ValueError, lambda: by_chance(p=2), "p must be above 0 and at most 1", "got 2")
 bad("generation.continue_by_chance", "temperature=-1", ValueError, lambda: by_chance(temperature=-1), "temperature", "at least 0", "got -1")
 bad("generation.continue_by_chance", "k=0", ValueError, lambda: by_chance(k=0), "k must be at least 1", "got 0")
+bad("generation.in_batches", "no rows at all", TypeError, lambda: generation.in_batches(None, len), "rows", "NoneType")
+bad("generation.in_batches", "rows of numbers", TypeError, lambda: generation.in_batches([5, 6], len), "rows must hold lists", "int")
+bad("generation.in_batches", "nothing in a row", ValueError, lambda: generation.in_batches([[]], len), "at least one sentence with a token", "1")
+bad("generation.in_batches", "words in a row", TypeError, lambda: generation.in_batches([["a"]], len), "ids must be integers", "'a'")
+bad("generation.in_batches", "no function", TypeError, lambda: generation.in_batches([[5]], 3), "decode", "int")
+bad("generation.in_batches", "a result too few", ValueError, lambda: generation.in_batches([[5], [6]], lambda batch: [1]), "decode", "2", "1")
 
 # fmt: on
 

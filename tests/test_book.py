@@ -22,6 +22,7 @@ from browser import CHROMIUM, needs_chromium
 
 from tools import ROOT, repository, serve
 from tools.chromium import FLAGS, NO_HOST
+from tools.pages import names as toc_files
 
 pytestmark = pytest.mark.slow
 
@@ -90,13 +91,6 @@ def pages(html) -> dict[str, Page]:
     found = {str(path.relative_to(html)): Page(path) for path in html.rglob("*.html") if "_static" not in path.parts}
     assert "book/start.html" in found and "index.html" in found
     return found
-
-
-def toc_files() -> list[str]:
-    """Return the names of all pages in the table of contents, as `folder/name`."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    chapters = [chapter for part in toc["parts"] for chapter in part["chapters"]]
-    return [toc["root"], *(entry["file"] for top in chapters for entry in (top, *top.get("sections", ())))]
 
 
 def one_of_each() -> list[str]:

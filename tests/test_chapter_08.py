@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny_models import SOURCE, tiny_model
 
-from transformer_lib import decoding, diverse_beam, experiments, sampling
+from transformer_lib import decoding, diverse_beam, experiments, generation, sampling
 from transformer_lib.data import END, START
 from transformer_lib.experiments import beam_width, costs, searches, variety, word_chain
 
@@ -103,7 +103,7 @@ def test_counts_of_parts_add_up_to_the_bleu_of_the_whole():
 
 def test_batches_by_length_give_results_in_the_order_of_the_sources():
     sources = [[5] * (1 + (7 * i) % 90) for i in range(90)]
-    assert beam_width.in_batches(sources, lambda batch: (batch > 0).sum(1).tolist()) == [len(row) for row in sources]
+    assert generation.in_batches(sources, lambda batch: (batch > 0).sum(1).tolist()) == [len(row) for row in sources]
 
 
 def test_the_recorded_runs_say_what_the_chapter_says():

@@ -13,7 +13,7 @@ import pytest
 import torch
 from browser import CHROMIUM, FLAGS, NO_HOST, needs_chromium
 
-from transformer_lib import baselines, decoding, positional
+from transformer_lib import baselines, decoding, positional, translator
 from transformer_lib.experiments import pronoun_maps, pronouns
 from transformer_lib.visualisation import (
     beam_tree,
@@ -292,7 +292,7 @@ def test_the_page_draws_the_library_s_rates():
 
 @pytest.mark.parametrize("beam", beam_tree.BEAMS)
 def test_the_search_ends_where_the_library_s_does(beam):
-    known = heads.shipped()
+    known = translator.shipped()
     source = torch.tensor([known.tokeniser.encode(beam_tree.SENTENCE)])
     best = decoding.beam_search(known.model, source, beam, beam_tree.ALPHA)[0]
     assert list(beam_tree.search(beam)[-1].done[0][0]) == heads.words(known.tokeniser.tokens(best))

@@ -5,7 +5,7 @@ import yaml
 from browser import needs_chromium
 from pypdf import PdfReader
 
-from tools import ROOT, pdf
+from tools import ROOT, pages, pdf
 
 CONTENTS = {"root": "book/start", "parts": [{"caption": "Chapters", "chapters": [{"file": "notebooks/01_first"}]}]}
 PAGE = "<!doctype html><html lang=en><title>{0} \N{EM DASH} The book</title><h1>{0}</h1>"
@@ -33,7 +33,7 @@ def test_pages_come_in_order_under_their_parts(tmp_path):
 
 
 def test_the_whole_table_of_contents_is_read_in_order():
-    names = [name for _, name in pdf.contents(ROOT)]
+    names = [entry.name for entry in pages.contents(ROOT)]
     assert names[:3] == ["book/start", "Chapters", "notebooks/01_why_not_rnn_cnn"]
     assert names[3] == "exercises/01_why_not_rnn_cnn/why_not_rnn_cnn" and "book/about" in names
 
@@ -45,7 +45,7 @@ def test_a_book_that_was_not_built_is_named(tmp_path):
 
 
 def test_without_a_browser_it_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(pdf, "contents", list)
+    monkeypatch.setattr(pdf.pages, "names", list)
     monkeypatch.setattr(pdf.chromium, "program", lambda: None)
     with pytest.raises(SystemExit, match="needs Chromium, got none of chromium"):
         pdf.main(["--html", str(tmp_path)])

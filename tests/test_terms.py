@@ -33,7 +33,7 @@ def test_a_term_is_found_as_a_word_of_its_own_in_chapters_first():
 
 def test_a_stale_page_is_found(tmp_path):
     cells.write_text(tmp_path / terms.DATA, NOTATION)
-    cells.write_text(tmp_path / "_toc.yml", "root: book/start\n")
+    cells.write_text(tmp_path / "_toc.yml", "root: book/start\nparts: []\n")
     assert terms.main([], tmp_path) == 1
     assert terms.main(["--write"], tmp_path) == 0
     made = (tmp_path / terms.PAGE).read_text(encoding="utf-8")

@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from html import escape
 from pathlib import Path
 
-from tools import ROOT, cells, report
+from tools import ROOT, cells, pages
 from transformer_lib.visualisation import heads
 
-PICTURE = Path("book/cover.svg")
+PICTURE, WEIGHTS = Path("book/cover.svg"), Path("transformer_lib/weights/de_en")
 SENTENCE, LAYER, HEAD = 1, 2, 1
 CELL, LEFT, TOP = 26, 92, 66  # in units of the picture
 
@@ -54,16 +53,10 @@ def _row(number: int, token: str, weights: list[float]) -> str:
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
-    """Compare the picture, or draw it with `--write`."""
-    parser = argparse.ArgumentParser(prog="python -m tools.cover", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="draw the picture")
-    options = parser.parse_args(arguments)
-    if options.write:
-        cells.write_text(root / PICTURE, picture())
-        return 0
-    path = root / PICTURE
-    stale = not path.exists() or path.read_text(encoding="utf-8") != picture()
-    return report([f"{PICTURE} isn't what the translator gives"] if stale else [], "python -m tools.cover --write")
+    """Compare the picture, after drawing it where `--write` asks for that."""
+    drawn = picture()
+    write = lambda: cells.write_text(root / PICTURE, drawn)  # noqa: E731
+    return pages.run(arguments, "cover", __doc__, write, lambda: pages.stale(PICTURE, drawn, WEIGHTS, root))
 
 
 if __name__ == "__main__":

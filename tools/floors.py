@@ -23,7 +23,8 @@ FLOORS = [
     ["model"],  # floor 3
     ["siblings", "bert", "checkpoints", "decoding"],
     ["training", "sampling", "diverse_beam"],
-    ["translator", "evaluation", "accumulation", "distributed", "generation", "published"],
+    ["evaluation", "accumulation", "distributed", "generation", "published"],
+    ["translator"],
     ["observe", "exercises", "head_statistics"],  # floor 4
     ["ablation", "visualisation"],
     ["diagnostics"],

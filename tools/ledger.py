@@ -7,7 +7,6 @@ what the cells there have printed.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from tools import ROOT, cells, ledger_page, report
+from tools import ROOT, cells, ledger_page, pages
 
 DATA, PAGE, BIBLIOGRAPHY = Path("book/claims.yaml"), Path("book/claims.md"), Path("book/references.bib")
 VERDICTS = ("holds", "holds with limits", "imprecise", "false", "a way of seeing")
@@ -149,12 +148,9 @@ def _numbers(text: str) -> set[str]:
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Check the ledger, after writing its page where `--write` asks for that."""
-    parser = argparse.ArgumentParser(prog="python -m tools.ledger", description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"make {PAGE}")
-    if parser.parse_args(arguments).write:
-        written = _written(root)
-        cells.write_text(root / PAGE, ledger_page.page(claims(root), shown(root), written))
-    return report(problems(root), f"edit {DATA} or the chapter, then: python -m tools.ledger --write")
+    made = lambda: ledger_page.page(claims(root), shown(root), _written(root))  # noqa: E731
+    write = lambda: cells.write_text(root / PAGE, made())  # noqa: E731
+    return pages.run(arguments, "ledger", __doc__, write, lambda: problems(root))
 
 
 if __name__ == "__main__":

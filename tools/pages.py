@@ -1,4 +1,4 @@
-"""What the tools share that make a page of `book/` from data: links to pages and notebooks, and the command itself."""
+"""What the tools share that make a page of `book/` from data: the table of contents, links, and the command itself."""
 
 from __future__ import annotations
 
@@ -6,8 +6,39 @@ import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+
+import yaml
 
 from tools import ROOT, cells, report
+
+
+class Entry(NamedTuple):
+    """A line of the table of contents: a page's name, such as "book/start", or the caption of a part.
+
+    Args:
+        depth: 0 for the first page and the captions, 1 below a caption, 2 below a page.
+    """
+
+    depth: int
+    name: str
+    is_page: bool = True
+
+
+def contents(root: Path = ROOT) -> list[Entry]:
+    """Return the table of contents in the order of reading."""
+    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    found = [Entry(0, toc["root"])]
+    for part in toc["parts"]:
+        found.append(Entry(0, part["caption"], is_page=False))
+        for page in part["chapters"]:
+            found += [Entry(1, page["file"]), *(Entry(2, section["file"]) for section in page.get("sections", ()))]
+    return found
+
+
+def names(root: Path = ROOT) -> list[str]:
+    """Return the names of all pages that the book shows, in the order of reading."""
+    return [entry.name for entry in contents(root) if entry.is_page]
 
 
 def target(name: str, root: Path = ROOT) -> Path | None:

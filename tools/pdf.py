@@ -11,25 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import yaml
 from pypdf import PdfReader, PdfWriter
 from tqdm.auto import tqdm
 
-from tools import ROOT, chromium
+from tools import ROOT, chromium, pages
 
 SECONDS = 180  # for one page, on a busy machine
-Entry = tuple[int, str]  # depth in the table of contents; a page's name, or a part's caption
-
-
-def contents(root: Path = ROOT) -> list[Entry]:
-    """Return the table of contents in reading order: captions of parts at depth 0, pages below them."""
-    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    found: list[Entry] = [(0, toc["root"])]
-    for part in toc["parts"]:
-        found.append((0, part["caption"]))
-        for page in part["chapters"]:
-            found += [(1, page["file"]), *((2, section["file"]) for section in page.get("sections", ()))]
-    return found
 
 
 def print_page(browser: str, page: Path, to: Path) -> None:
@@ -51,14 +38,14 @@ def book(browser: str, html: Path, to: Path, root: Path = ROOT) -> int:
     """Write the whole book to one file with an outline; return how many sheets it has."""
     writer, marks = PdfWriter(), []
     with tempfile.TemporaryDirectory() as folder:
-        for number, (depth, name) in enumerate(tqdm(contents(root), unit="page")):
-            title, first = name, len(writer.pages)
-            if (html / f"{name}.html").exists():
+        for number, entry in enumerate(tqdm(pages.contents(root), unit="page")):
+            title, first = entry.name, len(writer.pages)
+            if entry.is_page:
                 printed = Path(folder) / f"{number}.pdf"
-                print_page(browser, html / f"{name}.html", printed)
-                title = _title(printed) or name
+                print_page(browser, html / f"{entry.name}.html", printed)
+                title = _title(printed) or title
                 writer.append(printed, import_outline=False)
-            marks.append((depth, title, first))
+            marks.append((entry.depth, title, first))
     _outline(writer, marks)
     to.parent.mkdir(parents=True, exist_ok=True)
     part = to.with_suffix(".part")
@@ -84,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--html", type=Path, default=ROOT / "_build" / "html", help="the built book")
     parser.add_argument("--to", type=Path, default=ROOT / "_build" / "book.pdf", help="the file to write")
     options = parser.parse_args(arguments)
-    missing = [name for depth, name in contents() if "/" in name and not (options.html / f"{name}.html").exists()]
+    missing = [name for name in pages.names() if not (options.html / f"{name}.html").exists()]
     if missing:
         sys.exit(f"make pdf: {options.html} must hold the built book, got no {missing[0]}.html: make book")
     if (browser := chromium.program()) is None:

@@ -6,14 +6,13 @@ makes it.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from tools import LIBRARY, ROOT, cells, report
+from tools import LIBRARY, ROOT, cells, pages
 
 PAGE, RECORDS = Path("book/results.md"), Path("book/results")
 SEEDS = 3
@@ -131,11 +130,8 @@ def problems(root: Path = ROOT) -> list[str]:
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Check the page, after writing it where `--write` asks for that."""
-    parser = argparse.ArgumentParser(prog="python -m tools.results", description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"make {PAGE}")
-    if parser.parse_args(arguments).write:
-        cells.write_text(root / PAGE, page(records(root), code(root), root))
-    return report(problems(root), "python -m tools.results --write")
+    write = lambda: cells.write_text(root / PAGE, page(records(root), code(root), root))  # noqa: E731
+    return pages.run(arguments, "results", __doc__, write, lambda: problems(root))
 
 
 if __name__ == "__main__":

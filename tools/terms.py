@@ -69,7 +69,7 @@ def terms(text: str) -> list[Term]:
 
 def texts(root: Path = ROOT) -> dict[Path, str]:
     """Return the text, without code, of each notebook that the book shows."""
-    shown = set(re.findall(r"file: (notebooks/\w+)", (root / "_toc.yml").read_text(encoding="utf-8")))
+    shown = set(pages.names(root))
     paths = [path.relative_to(root) for path in cells.notebooks(root, "notebooks")]
     read = {path: cells.read(root / path).cells for path in paths if path.with_suffix("").as_posix() in shown}
     return {path: "\n".join(c.source for c in found if c.cell_type == "markdown") for path, found in read.items()}

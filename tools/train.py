@@ -24,6 +24,7 @@ from tools.record import surroundings
 from tools.training_run import Run, forget
 from tools.training_settings import Corpus, Settings, multi30k_corpus, toy_corpus
 from transformer_lib import checks, fast, files, multi30k, translator
+from transformer_lib.experiments.steps import count_parameters
 
 RESULTS = ROOT / "book" / "results"
 SHIPPED = ROOT / LIBRARY / "weights" / "de_en"
@@ -57,16 +58,11 @@ def translate(best: translator.Translator, corpus: Corpus, alpha: float, record:
 
 def write_record(run: Run, results: dict[str, Any], path: Path, command: str) -> None:
     """Write what was run, on what, and what came of it."""
-    record = {"command": command, "settings": asdict(run.settings), "parameters": parameters(run.model)}
+    record = {"command": command, "settings": asdict(run.settings), "parameters": count_parameters(run.model)}
     record |= surroundings(PACKAGES) | {"precision": str(run.precision), "steps": run.step}
     record |= {"cpu_minutes": round(run.cpu_seconds / 60, 2), "wall_minutes": round(run.wall_seconds / 60, 2)}
     record |= {"curve": run.curve, "test": results}
     files.write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
-
-
-def parameters(model: torch.nn.Module) -> int:
-    """Return the number of the model's parameters."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def keep_memory() -> None:
@@ -120,7 +116,7 @@ def trained(settings: Settings, data: Corpus, folder: Path, fresh: bool) -> Run:
     run = Run(settings, data, folder)
     run.resume()
     pairs, at = len(run.corpus.train), f"from step {run.step}" if run.step else "from the start"
-    print(f"{pairs} pairs, {parameters(run.model)} parameters, {run.precision}, {at}; checkpoints in {folder}")
+    print(f"{pairs} pairs, {count_parameters(run.model)} parameters, {run.precision}, {at}; checkpoints in {folder}")
     try:
         run.train()
     except KeyboardInterrupt:

@@ -1,12 +1,14 @@
-"""Generation: a text continued token by token by a decoder alone, with caches (chapter 11)."""
+"""Generation: a text continued token by token by a decoder alone, with caches (chapter 11); rows decoded in batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer_lib import checks, sampling
+from transformer_lib.data import pad
 from transformer_lib.siblings import DecoderOnly
 
 Choice = Callable[[Float[Tensor, "batch vocabulary"]], Int[Tensor, "batch 1"]]
@@ -84,3 +86,27 @@ def _check(model: DecoderOnly, prompt: Tensor, count: int, end: int | None) -> N
     if end is not None:
         checks.token_id(model.config.vocabulary, end=end)
     checks.enough_positions(model.config.max_length, 0, prompt.size(1) + count - 1)  # the last one isn't read
+
+
+def in_batches(
+    rows: Sequence[list[int]], decode: Callable[[Int[Tensor, "batch source"]], Sequence[Any]], rows_per_batch: int = 64
+) -> list[Any]:
+    """Return what `decode` finds for each row of ids, in the order of the rows, computed in batches of similar length.
+
+    Raises:
+        TypeError: `rows` are no lists of integers, `decode` is not a function, or `rows_per_batch` not an integer.
+        ValueError: `rows_per_batch` is below 1, a batch's rows are all empty, or `decode` returns too few results
+            or too many.
+    """
+    checks.lists(rows=rows)
+    checks.function(decode=decode)
+    checks.positive(rows_per_batch=rows_per_batch)
+    order, found = sorted(range(len(rows)), key=lambda i: len(rows[i])), [None] * len(rows)
+    for start in range(0, len(order), rows_per_batch):
+        places = order[start : start + rows_per_batch]
+        results = decode(pad([rows[i] for i in places]))
+        if len(results) != len(places):
+            raise ValueError(f"decode must return a result for each of {len(places)} rows, got {len(results)}")
+        for place, result in zip(places, results, strict=True):
+            found[place] = result
+    return found

@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from transformer_lib import checks, decoding, files
 from transformer_lib.config import TransformerConfig
-from transformer_lib.data import Tokeniser, WordTokeniser, pad
+from transformer_lib.data import Tokeniser, WordTokeniser
+from transformer_lib.generation import in_batches
 from transformer_lib.model import Transformer
 
 SHIPPED = Path(__file__).parent / "weights" / "de_en"
@@ -64,14 +66,9 @@ class Translator:
         ids = [row[: self.model.config.max_length] for row in self.tokeniser.encode_all(sentences)]
         if [] in ids:
             raise ValueError(f"every sentence must have a token, got an empty one at place {ids.index([])}")
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        outputs = [""] * len(ids)
-        for start in range(0, len(order), sentences_per_batch):
-            places = order[start : start + sentences_per_batch]
-            source = pad([ids[i] for i in places]).to(self.model.embedding.table.device)
-            for place, target in zip(places, self._decode(source, beam, alpha), strict=True):
-                outputs[place] = self.tokeniser.decode(target)
-        return outputs
+        device = self.model.embedding.table.device
+        targets = in_batches(ids, lambda source: self._decode(source.to(device), beam, alpha), sentences_per_batch)
+        return [self.tokeniser.decode(target) for target in targets]
 
     def _decode(self, source: Tensor, beam: int, alpha: float) -> list[list[int]]:
         if beam == 1:
@@ -135,6 +132,12 @@ def load_translator(folder: str | Path = SHIPPED) -> Translator:
         raise ValueError(f"{folder} must hold {name} of shape {wanted.get(name)}, got {got.get(name)}")
     model.load_state_dict(state)
     return Translator(model.eval().requires_grad_(False), Tokeniser.load(folder / TOKENISER))
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Translator:
+    """Return the translator that ships with the library, loaded once: not to be changed."""
+    return load_translator()
 
 
 def _weights(model: Transformer) -> bytes:

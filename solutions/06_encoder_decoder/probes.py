@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib import layers, multi_head
-from transformer_lib.exercises.authoring import draw, guarded, sizes, with_errors
-from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
+from transformer_lib.exercises.authoring import draw, guarded, probe, sizes, with_errors
+from transformer_lib.exercises.declared import Case, Mistake, Question
 
 
 def _tril(length: int) -> Tensor:
@@ -1190,15 +1190,8 @@ RATES_WRONG = [
 ]
 
 
-def _probe(id: str, title: str, kind: str, entry: str, numbers: tuple[int, int, int], **more: Any) -> Probe:
-    """Return a probe from its points, minutes and difficulty."""
-    points, minutes, difficulty = numbers
-    fields = {"points": points, "minutes": minutes, "difficulty": difficulty} | more
-    return Probe(id=id, title=title, kind=kind, entry=entry, **fields)
-
-
 PROBES = [
-    _probe(
+    probe(
         "6.1",
         "the decoder layer",
         "module",
@@ -1210,7 +1203,7 @@ PROBES = [
         wrong=LAYER_WRONG,
         replaces="encoder_decoder.DecoderLayer",
     ),
-    _probe(
+    probe(
         "6.2",
         "two places for a norm",
         "function",
@@ -1221,7 +1214,7 @@ PROBES = [
         right={"PyTorch's norm": residual_by_torch, "token by token": residual_by_loop},
         wrong=RESIDUAL_WRONG,
     ),
-    _probe(
+    probe(
         "6.3",
         "sentences of one length only",
         "bug",
@@ -1232,7 +1225,7 @@ PROBES = [
         right={"sentence by sentence": crossed_by_sentence, "einsum": crossed_by_einsum},
         wrong=CROSS_WRONG,
     ),
-    _probe(
+    probe(
         "6.4",
         "one table, used twice",
         "function",
@@ -1243,7 +1236,7 @@ PROBES = [
         right={"one-hot vectors": tied_by_one_hot, "word by word": tied_by_loop},
         wrong=TIED_WRONG,
     ),
-    _probe(
+    probe(
         "6.5",
         "does this memory belong here?",
         "error",
@@ -1254,7 +1247,7 @@ PROBES = [
         right={"sizes unpacked": fitted_by_names, "products tried": fitted_by_torch},
         wrong=FITTED_WRONG,
     ),
-    _probe(
+    probe(
         "6.6",
         "every head's error rate",
         "function",

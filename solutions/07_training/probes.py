@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lib.exercises.authoring import draw, guarded, with_errors
-from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
+from transformer_lib.exercises.authoring import draw, guarded, probe, with_errors
+from transformer_lib.exercises.declared import Case, Mistake, Question
 
 
 def _rows(generator: torch.Generator, lengths: Sequence[int], padding: int, low: int, high: int) -> Tensor:
@@ -1143,15 +1143,8 @@ PERPLEXITY_WRONG = [
 ]
 
 
-def _probe(id: str, title: str, kind: str, entry: str, numbers: tuple[int, int, int], **more: Any) -> Probe:
-    """Return a probe from its points, minutes and difficulty."""
-    points, minutes, difficulty = numbers
-    fields = {"points": points, "minutes": minutes, "difficulty": difficulty} | more
-    return Probe(id=id, title=title, kind=kind, entry=entry, **fields)
-
-
 PROBES = [
-    _probe(
+    probe(
         "7.1",
         "the smoothed loss",
         "error",
@@ -1163,7 +1156,7 @@ PROBES = [
         wrong=LOSS_WRONG,
         replaces="training.smoothed_loss",
     ),
-    _probe(
+    probe(
         "7.2",
         "the rate of every step",
         "function",
@@ -1174,7 +1167,7 @@ PROBES = [
         right={"step by step": rates_by_loop, "pieces": rates_by_pieces},
         wrong=RATE_WRONG,
     ),
-    _probe(
+    probe(
         "7.3",
         "a decoder that reads the answer",
         "bug",
@@ -1185,7 +1178,7 @@ PROBES = [
         right={"row by row": shift_by_rows, "masks": shift_by_masks},
         wrong=SHIFT_WRONG,
     ),
-    _probe(
+    probe(
         "7.4",
         "a large batch in parts",
         "function",
@@ -1196,7 +1189,7 @@ PROBES = [
         right={"backward": parted_by_autograd, "all at once": parted_at_once},
         wrong=PART_WRONG,
     ),
-    _probe(
+    probe(
         "7.5",
         "batches of so many places",
         "error",
@@ -1207,7 +1200,7 @@ PROBES = [
         right={"as many as fit": token_batches_by_recursion, "an order from a tensor": token_batches_by_tensors},
         wrong=BATCH_WRONG,
     ),
-    _probe(
+    probe(
         "7.6",
         "perplexity",
         "function",

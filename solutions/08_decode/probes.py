@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises.authoring import draw, guarded, with_errors
-from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
+from transformer_lib.exercises.authoring import draw, guarded, probe, with_errors
+from transformer_lib.exercises.declared import Case, Mistake, Question
 
 # 8.1 the nucleus
 
@@ -1376,15 +1376,8 @@ GROUP_WRONG = [
 ]
 
 
-def _probe(id: str, title: str, kind: str, entry: str, numbers: tuple[int, int, int], **more: Any) -> Probe:
-    """Return a probe from its points, minutes and difficulty."""
-    points, minutes, difficulty = numbers
-    fields = {"points": points, "minutes": minutes, "difficulty": difficulty} | more
-    return Probe(id=id, title=title, kind=kind, entry=entry, **fields)
-
-
 PROBES = [
-    _probe(
+    probe(
         "8.1",
         "the nucleus",
         "function",
@@ -1396,7 +1389,7 @@ PROBES = [
         wrong=NUCLEUS_WRONG,
         replaces="sampling.top_p_logits",
     ),
-    _probe(
+    probe(
         "8.2",
         "a token for a number between 0 and 1",
         "function",
@@ -1407,7 +1400,7 @@ PROBES = [
         right={"row by row": drawn_by_loop, "searchsorted": drawn_by_search},
         wrong=DRAWN_WRONG,
     ),
-    _probe(
+    probe(
         "8.3",
         "a step with a cache",
         "function",
@@ -1418,7 +1411,7 @@ PROBES = [
         right={"one after the other": cached_by_loop, "PyTorch's attention": cached_by_torch},
         wrong=CACHED_WRONG,
     ),
-    _probe(
+    probe(
         "8.4",
         "what a cache saves",
         "error",
@@ -1429,7 +1422,7 @@ PROBES = [
         right={"a formula": cost_by_formula, "head by head": cost_by_heads},
         wrong=COST_WRONG,
     ),
-    _probe(
+    probe(
         "8.5",
         "a beam search with three bugs",
         "bug",
@@ -1440,7 +1433,7 @@ PROBES = [
         right={"the broken one, mended": beam_by_tensors, "recursion": beam_by_recursion},
         wrong=BEAM_WRONG,
     ),
-    _probe(
+    probe(
         "8.6",
         "groups that keep out of each other's way",
         "function",

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lib.exercises.authoring import draw, guarded, with_errors
-from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
+from transformer_lib.exercises.authoring import draw, guarded, probe, with_errors
+from transformer_lib.exercises.declared import Case, Mistake, Question
 
 
 def _normed(x: Tensor, eps: float = 1e-5) -> Tensor:
@@ -1072,15 +1072,8 @@ def _barely_guarded(W_q: Tensor, W_k: Tensor, heads: int) -> Tensor:
     return _unguarded(W_q, W_k, heads)
 
 
-def _probe(id: str, title: str, kind: str, entry: str, numbers: tuple[int, int, int], **more: Any) -> Probe:
-    """Return a probe from its points, minutes and difficulty."""
-    points, minutes, difficulty = numbers
-    fields = {"points": points, "minutes": minutes, "difficulty": difficulty} | more
-    return Probe(id=id, title=title, kind=kind, entry=entry, **fields)
-
-
 PROBES = [
-    _probe(
+    probe(
         "10.1",
         "a sub-layer, normed before or after",
         "module",
@@ -1091,7 +1084,7 @@ PROBES = [
         right={"the norm written out": BlockByHand, "position by position": BlockByPosition},
         wrong=BLOCK_WRONG,
     ),
-    _probe(
+    probe(
         "10.2",
         "what a norm does to a gradient",
         "function",
@@ -1102,7 +1095,7 @@ PROBES = [
         right={"PyTorch's own": backward_by_autograd, "the matrix of derivatives": backward_by_jacobian},
         wrong=BACKWARD_WRONG,
     ),
-    _probe(
+    probe(
         "10.3",
         "the gradient in each layer",
         "function",
@@ -1113,7 +1106,7 @@ PROBES = [
         right={"backward": depths_by_backward, "the chain rule by hand": depths_by_hand},
         wrong=DEPTH_WRONG,
     ),
-    _probe(
+    probe(
         "10.4",
         "a pre-norm stack with three bugs",
         "bug",
@@ -1124,7 +1117,7 @@ PROBES = [
         right={"sentence by sentence": stacked_by_hand, "recursion": stacked_by_recursion},
         wrong=STACK_WRONG,
     ),
-    _probe(
+    probe(
         "10.5",
         "Fourier features",
         "function",
@@ -1135,7 +1128,7 @@ PROBES = [
         right={"wave by wave": fourier_by_loop, "complex numbers": fourier_by_complex},
         wrong=FOURIER_WRONG,
     ),
-    _probe(
+    probe(
         "10.6",
         "what each head compares",
         "error",

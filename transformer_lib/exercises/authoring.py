@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from transformer_lib.exercises.declared import Probe
+
 
 def draw(generator: torch.Generator, *shape: int, mean: float = 0.0, scale: float = 1.0) -> Float[Tensor, "..."]:
     """Return normal numbers with two decimals and a little, so that what is stored is exactly what was used."""
@@ -19,6 +21,18 @@ def draw(generator: torch.Generator, *shape: int, mean: float = 0.0, scale: floa
 def sizes(generator: torch.Generator, count: int, low: int = 2, high: int = 6) -> list[int]:
     """Return as many sizes from low to high, no two alike, so that no axis can be taken for another."""
     return (torch.randperm(high - low + 1, generator=generator)[:count] + low).tolist()
+
+
+def probe(id: str, title: str, kind: str, entry: str, numbers: tuple[int, int, int], **more: Any) -> Probe:
+    """Return a probe.
+
+    Args:
+        numbers: its points, its minutes and its difficulty.
+        more: its other fields.
+    """
+    points, minutes, difficulty = numbers
+    fields = {"points": points, "minutes": minutes, "difficulty": difficulty} | more
+    return Probe(id=id, title=title, kind=kind, entry=entry, **fields)
 
 
 def with_errors(right: Callable[..., Any], change: Callable[[Exception], Exception]) -> Callable[..., Any]:

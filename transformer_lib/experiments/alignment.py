@@ -11,6 +11,7 @@ from torch import Tensor
 
 from transformer_lib import checks, fast, observe, toy_grammar, training
 from transformer_lib.data import PADDING, Batch, Pair, batches, encode_pairs
+from transformer_lib.experiments.steps import count_parameters
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.toy_grammar import ToyPair
 
@@ -85,9 +86,8 @@ def train_translator(sharing: str = "own", *, seed: int, steps: int = 160) -> Tr
     with fast.enabled():
         losses = list(training.train(model, epochs[:steps], loss_of, optimizer, rate))
     model.eval()
-    parameters = sum(parameter.numel() for parameter in model.parameters())
     loss, accuracy = _tested(model, Batch.from_pairs(held_out))
-    return Trained(model=model, parameters=parameters, losses=losses, loss=loss, accuracy=accuracy)
+    return Trained(model=model, parameters=count_parameters(model), losses=losses, loss=loss, accuracy=accuracy)
 
 
 def fresh_translator(sharing: str, seed: int) -> Transformer:

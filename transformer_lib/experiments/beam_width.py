@@ -5,20 +5,19 @@ BLEU counts can be added up over them (chapter 08).
 """
 
 import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
-from transformer_lib import checks, multi30k, translator
-from transformer_lib.data import pad
+from transformer_lib import multi30k
 from transformer_lib.experiments.searches import Found, exact, search
+from transformer_lib.generation import in_batches
+from transformer_lib.translator import shipped
 
 WIDTHS, ALPHAS = tuple(range(1, 11)), (1.0, 0.0)
-PARTS, SENTENCES_A_BATCH = 3, 64
+PARTS = 3
 WIDE, FEW = 50, 40  # a very wide beam; how many sentences of a part it and the exact search get
 Counts = dict[str, Any]  # what BLEU counts: correct and total n-grams, words in outputs and references
 
@@ -54,11 +53,6 @@ def bleu(parts: Sequence[Counts]) -> float:
     return 100 * math.exp(mean + min(0.0, 1 - wanted / words))
 
 
-@lru_cache(maxsize=1)
-def _shipped() -> translator.Translator:
-    return translator.load_translator()
-
-
 def part(number: int) -> list[tuple[str, str]]:
     """Return one of three parts of the test set, in a random order that is always the same.
 
@@ -70,20 +64,9 @@ def part(number: int) -> list[tuple[str, str]]:
     return [pairs[i] for i in order[number % PARTS :: PARTS]]
 
 
-def in_batches(sources: Sequence[list[int]], decode: Callable[[Int[Tensor, "batch source"]], list[Any]]) -> list[Any]:
-    """Return what `decode` finds for each source, computed in batches of similar length."""
-    checks.function(decode=decode)
-    order, found = sorted(range(len(sources)), key=lambda i: len(sources[i])), [None] * len(sources)
-    for start in range(0, len(order), SENTENCES_A_BATCH):
-        places = order[start : start + SENTENCES_A_BATCH]
-        for place, result in zip(places, decode(pad([sources[i] for i in places])), strict=True):
-            found[place] = result
-    return found
-
-
 def by_width(sources: Sequence[list[int]], beam: int) -> dict[float, list[Found]]:
     """Return what a search with this beam finds, for each length penalty."""
-    model = _shipped().model
+    model = shipped().model
 
     def decode(source: Tensor) -> list[tuple[Found, ...]]:
         return list(zip(*search(model, source, beam, ALPHAS).values(), strict=True))
@@ -94,7 +77,7 @@ def by_width(sources: Sequence[list[int]], beam: int) -> dict[float, list[Found]
 def record(seed: int) -> dict[str, Any]:
     """Return BLEU, scores, lengths and search errors by width, for one part of the test set."""
     torch.set_num_threads(1)
-    pairs, known = part(seed), _shipped()
+    pairs, known = part(seed), shipped()
     sources = known.tokeniser.encode_all(source for source, _ in pairs)
     found = {beam: by_width(sources, beam) for beam in WIDTHS}
     measured: dict[str, Any] = {"sentences": len(pairs), "widths": list(WIDTHS)}
@@ -121,7 +104,7 @@ def _measures(by_beam: list[Sequence[Found]], pairs: list[tuple[str, str]], alph
 
 def _few(pairs: list[tuple[str, str]], sources: list[list[int]], found: dict[int, Sequence[Found]]) -> dict[str, Any]:
     """Compare widths, a very wide beam and the exact search, without a length penalty, on a few sentences."""
-    model, wide = _shipped().model, by_width(sources, WIDE)[0.0]
+    model, wide = shipped().model, by_width(sources, WIDE)[0.0]
     best = [max((found[w][i] for w in found), key=lambda one: one.score) for i in range(len(sources))]
     best = [max(one, other, key=lambda one: one.score) for one, other in zip(best, wide, strict=True)]
     true = [exact(model, torch.tensor([row]), one) for row, one in zip(sources, best, strict=True)]
@@ -142,7 +125,7 @@ def _few(pairs: list[tuple[str, str]], sources: list[list[int]], found: dict[int
 
 
 def _counts(found: Sequence[Found], pairs: list[tuple[str, str]]) -> Counts:
-    outputs = [_shipped().tokeniser.decode(one.tokens) for one in found]
+    outputs = [shipped().tokeniser.decode(one.tokens) for one in found]
     return bleu_counts(outputs, [reference for _, reference in pairs])
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformer_lib import bert, head_statistics, observe, published
 from transformer_lib.config import TransformerConfig
 from transformer_lib.experiments import closed_language
+from transformer_lib.experiments.steps import count_parameters
 from transformer_lib.published import Published
 
 SENTENCES = (
@@ -126,7 +127,7 @@ def record(seed: int) -> dict[str, Any]:
     kept = ("vocabulary", "d_model", "heads", "d_ff", "layers", "max_length", "norm", "positions", "activation")
     return {
         "config": {name: getattr(config, name) for name in kept},
-        "parameters": sum(parameter.numel() for parameter in encoder.parameters()),
+        "parameters": count_parameters(encoder),
         "largest_difference": (vectors - reference(opened.weights, config, tokens)).abs().max().item(),
         "likeness": _rounded(likeness(encoder, opened.tokens(SENTENCES))),
         "turned": {

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformer_lib import checks
 from transformer_lib.data import END, PADDING, START, pad
 from transformer_lib.experiments import closed_language, objectives
+from transformer_lib.experiments.steps import count_parameters
 from transformer_lib.model import start_from_glorot
 from transformer_lib.multi_head import (
     Heads,
@@ -154,6 +155,6 @@ def record(seed: int) -> dict[str, Any]:
     for name, changes in VARIANTS.items():
         model = fresh(changes, seed=seed)
         objectives.train(model, "next word", seed=seed)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
-        found[name] = {"parameters": parameters, "cached": cached(model), "surplus": round(surplus(model), 3)}
+        size = count_parameters(model)
+        found[name] = {"parameters": size, "cached": cached(model), "surplus": round(surplus(model), 3)}
     return found

@@ -14,7 +14,7 @@ from transformer_lib.data import END, PADDING, START, Batch, pad
 from transformer_lib.experiments import closed_language
 from transformer_lib.experiments.closed_language import BLANK, VERB, Ids, Words
 from transformer_lib.experiments.corruptions import blank_some, cut_spans, put_back, some_spans
-from transformer_lib.experiments.steps import one_thread
+from transformer_lib.experiments.steps import count_parameters, one_thread
 from transformer_lib.model import Transformer
 from transformer_lib.siblings import DecoderOnly, EncoderOnly
 
@@ -175,6 +175,6 @@ def record(seed: int) -> dict[str, Any]:
     """Return the three models' sizes, last losses in nats and scores, in a dictionary for `tools.record`."""
     models = {name: fresh(name, seed=seed) for name in OBJECTIVES}
     losses = {name: train(model, name, seed=seed)[-20:] for name, model in models.items()}
-    parameters = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
+    parameters = {name: count_parameters(model) for name, model in models.items()}
     last = {name: round(sum(numbers) / len(numbers), 3) for name, numbers in losses.items()}
     return {"steps": STEPS, "parameters": parameters, "loss": last, **scores(models, seed=seed)}

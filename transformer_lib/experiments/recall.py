@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transformer_lib import checks, toy_tasks
 from transformer_lib.experiments import networks
-from transformer_lib.experiments.steps import take_step
+from transformer_lib.experiments.steps import count_parameters, take_step
 
 VOCABULARY, BATCH, RATE, STEPS = 21, 16, 3e-3, 300  # 8 symbols, 8 fillers, the question and 4 special tokens
 PARAMETERS = 8_000
@@ -49,7 +49,7 @@ class Recall:
 def size(name: str, d_model: int) -> int:
     """Return how many parameters a reader of this width has."""
     with torch.random.fork_rng(devices=[]):
-        return sum(parameter.numel() for parameter in Reader(name, d_model).parameters())
+        return count_parameters(Reader(name, d_model))
 
 
 def width(name: str, parameters: int = PARAMETERS) -> int:

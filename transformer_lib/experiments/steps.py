@@ -1,11 +1,11 @@
-"""What the experiments' training loops share: one step of an optimiser, and one thread for small tensors."""
+"""What the experiments share: one step of an optimiser, one thread for small tensors, a model's size."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def take_step(optimizer: torch.optim.Optimizer, loss: Float[Tensor, ""]) -> float:
@@ -17,6 +17,11 @@ def take_step(optimizer: torch.optim.Optimizer, loss: Float[Tensor, ""]) -> floa
     loss.backward()
     optimizer.step()
     return loss.item()
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Return how many numbers a model learns."""
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer_lib import ablation, checks, multi_head, observe, toy_tasks
-from transformer_lib.experiments.steps import take_step
+from transformer_lib.experiments.steps import count_parameters, take_step
 
 SYMBOLS, LENGTH, D_MODEL, HIDDEN, BATCH, RATE = 8, 12, 64, 64, 32, 2e-3
 VOCABULARY = toy_tasks.FIRST_SYMBOL + 2 * SYMBOLS - 1  # ids: as many as there are answers
@@ -94,9 +94,11 @@ def train_two_relations(
     for source, target in zip(sources.split(BATCH), targets.split(BATCH), strict=True):
         loss = F.cross_entropy(model(source)[:, FIRST_ANSWER:].flatten(0, 1), target.flatten())
         losses.append(take_step(optimizer, loss))
-    parameters = sum(parameter.numel() for parameter in model.parameters())
     return Run(
-        parameters=parameters, losses=losses, overlap=(before, _overlap_of(model)), **_tested(model, heads, generator)
+        parameters=count_parameters(model),
+        losses=losses,
+        overlap=(before, _overlap_of(model)),
+        **_tested(model, heads, generator),
     )
 
 

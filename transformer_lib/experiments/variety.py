@@ -12,10 +12,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer_lib import checks, data, decoding, masks, sampling, translator
+from transformer_lib import checks, data, decoding, masks, sampling, training
 from transformer_lib.data import END, START
 from transformer_lib.decoding import Beams
 from transformer_lib.model import Transformer
+from transformer_lib.translator import shipped as shipped
 
 CAPTIONS = (
     ("Ein Hund rennt über eine grüne Wiese.", "A dog runs across a green meadow."),
@@ -32,12 +33,6 @@ CAPTIONS = (
     ("Ein Koch schneidet Gemüse in einer großen Küche.", "A cook is cutting vegetables in a large kitchen."),
 )
 Targets = Sequence[Sequence[int]]
-
-
-@lru_cache(maxsize=1)
-def shipped() -> translator.Translator:
-    """Return the translator that ships with the library, loaded once."""
-    return translator.load_translator()
 
 
 @lru_cache(maxsize=1)
@@ -120,9 +115,7 @@ def honest_loss(model: Transformer, offset: Float[Tensor, " d_model"] | None = N
         vectors = vectors + offset
     mask = masks.causal_mask(batch.target_input.size(1))
     hidden = model.decoder(vectors, model.encode(batch.source), mask, masks.padding_mask(batch.source))
-    logs = model.embedding.logits(hidden).log_softmax(dim=-1)
-    found = logs.gather(2, batch.labels.unsqueeze(2)).squeeze(2)
-    return -found[batch.labels != data.PADDING].mean().item()
+    return training.smoothed_loss(model.embedding.logits(hidden), batch.labels, smoothing=0.0).item()
 
 
 @torch.no_grad()

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from transformer_lib import checks, decoding
 from transformer_lib.decoding import Beams
-from transformer_lib.visualisation.heads import shipped, words
+from transformer_lib.translator import shipped
+from transformer_lib.visualisation.heads import words
 from transformer_lib.visualisation.moving import follow, write_data
 from transformer_lib.visualisation.style import COLOURS, new_figure
 

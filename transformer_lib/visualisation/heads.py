@@ -49,12 +49,6 @@ class Maps:
     following: list[str] | None = None
 
 
-@lru_cache(maxsize=1)
-def shipped() -> translator.Translator:
-    """Return the translator that ships with the library, loaded once."""
-    return translator.load_translator()
-
-
 @lru_cache(maxsize=len(SENTENCES))
 def maps(sentence: int = 0) -> tuple[Maps, ...]:
     """Return the translator's weights on a sentence and its own translation of it, one map of each kind.
@@ -64,7 +58,7 @@ def maps(sentence: int = 0) -> tuple[Maps, ...]:
     """
     if sentence not in range(len(SENTENCES)):
         raise ValueError(f"sentence must be below {len(SENTENCES)}, got {sentence}")
-    known = shipped()
+    known = translator.shipped()
     source = known.tokeniser.encode(SENTENCES[sentence])
     target = [START, *known.tokeniser.encode(known.translate([SENTENCES[sentence]])[0])]
     with torch.no_grad(), observe.record_attention(known.model) as found:

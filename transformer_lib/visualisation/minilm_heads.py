@@ -8,18 +8,17 @@ from pathlib import Path
 
 import ipywidgets as widgets
 import torch
-from matplotlib.figure import Figure
 
-from transformer_lib import checks, observe, published
-from transformer_lib.visualisation.heads import Maps, page_form
-from transformer_lib.visualisation.maps import attention_maps
-from transformer_lib.visualisation.moving import follow, write_data
+from transformer_lib import observe, published
+from transformer_lib.visualisation.heads import Maps, page_form, selector
+from transformer_lib.visualisation.moving import write_data
 
 SENTENCES = (
     "The animal didn't cross the street because it was too tired.",
     "The animal didn't cross the street because it was too wide.",
 )
 KIND = "self-attention"
+FIRST = {"kind": 0, "layer": 0, "head": 2, "query": 10}
 
 
 @lru_cache(maxsize=1)
@@ -45,24 +44,16 @@ def maps(sentence: int = 0) -> Maps:
     return Maps(kind=KIND, queries=pieces, keys=pieces, weights=torch.cat([calls[0] for calls in found.values()]))
 
 
+def _sentences() -> dict[str, list[Maps]]:
+    return {text: [maps(number)] for number, text in enumerate(SENTENCES)}
+
+
 def write(folder: Path) -> None:
     """Write the data that the built page's twin of the control reads."""
-    sentences = {text: [maps(number)] for number, text in enumerate(SENTENCES)}
-    data = page_form("Every head of all-MiniLM-L6-v2", sentences, {"kind": 0, "layer": 0, "head": 2, "query": 10})
-    write_data(folder / "minilm_heads_data.js", "minilmHeads", data, by="minilm_heads")
+    data = page_form("Every head of all-MiniLM-L6-v2", _sentences(), FIRST)
+    write_data(folder / "minilm_heads_data.js", "minilmHeads", data, by=__name__)
 
 
 def control() -> widgets.VBox:
     """Return knobs for sentence, layer and head, above the map that they choose."""
-    layers, heads = maps(0).weights.shape[:2]
-    sentence = widgets.Dropdown(options=[(text, i) for i, text in enumerate(SENTENCES)], description="sentence")
-    layer = widgets.IntSlider(value=1, min=1, max=layers, description="layer")
-    head = widgets.IntSlider(value=3, min=1, max=heads, description="head")
-
-    def draw(sentence: int, layer: int, head: int) -> Figure:
-        checks.positive(layer=layer, head=head)
-        found = maps(sentence)
-        chosen = {f"layer {layer}, head {head}": found.weights[layer - 1, head - 1]}
-        return attention_maps(chosen, found.queries, found.keys)
-
-    return follow([sentence, layer, head], draw, width=560)
+    return selector(_sentences(), FIRST)
