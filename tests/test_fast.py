@@ -8,7 +8,7 @@ import torch
 import twins
 from torch import nn
 
-from transformer_lib import attention, fast, fast_loss, multi_head, training
+from transformer_lib import attention, decoding, fast, fast_loss, multi_head, training
 from transformer_lib.data import Batch
 from transformer_lib.model import Transformer, TransformerConfig
 from transformer_lib.positional import PositionScheme
@@ -288,3 +288,28 @@ def test_other_peoples_dropout_still_works_inside():
         assert nn.Dropout(0.5).eval()(torch.ones(5)).equal(torch.ones(5))
         x = torch.ones(2000)
         assert set(nn.Dropout(0.5)(x).unique().tolist()) == {0.0, 2.0} and (x == 1).all()
+
+
+def test_decoding_with_the_fast_forms_finds_the_same_and_lays_the_memory_out_once():
+    torch.manual_seed(0)
+    model, source = Transformer(CONFIG).eval(), Batch.from_pairs(PAIRS).source
+    clear = [decoding.greedy(model, source, 6), decoding.beam_search(model, source, 3, max_length=6)]
+    with fast.enabled():
+        assert [decoding.greedy(model, source, 6), decoding.beam_search(model, source, 3, max_length=6)] == clear
+        caches, memory = model.decoder.new_caches(), model.encode(source)
+        for token in (1, 5):
+            model.decode(source.new_full((len(source), 1), token), memory, source, caches)
+    assert all(part.is_contiguous() for _, cross in caches for part in (cross.key, cross.value))
+
+
+def test_a_narrowed_copy_is_nearly_the_model_and_leaves_it_alone():
+    torch.manual_seed(0)
+    model, batch = Transformer(CONFIG).eval(), Batch.from_pairs(PAIRS)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    narrow = fast.narrowed(model, torch.bfloat16)
+    assert {parameter.dtype for parameter in narrow.parameters()} == {torch.bfloat16}
+    logits = model(batch.source, batch.target_input)
+    error = (narrow(batch.source, batch.target_input).float() - logits).abs().max()
+    assert 0 < error < 0.03 * logits.abs().max()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert len(decoding.greedy(narrow, batch.source, 4)) == len(PAIRS)
