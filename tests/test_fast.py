@@ -53,13 +53,23 @@ def test_attend_agrees_with_the_clear_form(precision, kind, keys):
         assert (results[0][1, :, 1] == 0).all()
 
 
-def test_the_fused_kernel_runs_from_its_length_on_and_not_below(monkeypatch):
+@pytest.mark.parametrize(
+    ("dtype", "queries", "keys", "fused"),
+    [
+        (torch.float32, 2, 5, True),
+        (torch.float32, 1, LONG, False),  # decoding with a cache
+        (torch.float64, 2, 5, True),
+        (torch.bfloat16, 2, LONG - 1, False),
+        (torch.bfloat16, 2, LONG, True),
+        (torch.float16, 2, 5, False),
+    ],
+)
+def test_the_fused_kernel_runs_where_it_is_faster(monkeypatch, dtype, queries, keys, fused):
     calls = []
     real = torch.nn.functional.scaled_dot_product_attention
     monkeypatch.setattr(fast.F, "scaled_dot_product_attention", lambda *a, **k: calls.append(1) or real(*a, **k))
-    for keys, expected in ((LONG - 1, 0), (LONG, 1)):
-        fast.attend(torch.randn(2, 4), torch.randn(keys, 4), torch.randn(keys, 4))
-        assert len(calls) == expected
+    fast.attend(*(torch.randn(rows, 4, dtype=dtype) for rows in (queries, keys, keys)))
+    assert bool(calls) == fused
 
 
 @pytest.mark.cuda
