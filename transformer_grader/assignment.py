@@ -66,7 +66,7 @@ def load(chapter: str, book: Path) -> Assignment:
     text = found[0].read_bytes()
     given = _given(book / "exercises" / found[0].parent.name / f"{stem}.ipynb")
     prelude = "\n".join(source for name, source in given if name == "imports")
-    shown = tuple(hashlib.sha256(source.encode()).hexdigest() for _, source in given if only_shows(source))
+    shown = tuple(hashlib.sha256(source.encode()).hexdigest() for name, source in given if only_shows(name, source))
     version = hashlib.sha256(text).hexdigest()[:16]
     return Assignment(chapter, stem, tuple(module.PROBES), tuple(module.QUESTIONS), prelude, shown, version)
 
@@ -86,9 +86,10 @@ def _given(path: Path) -> list[tuple[str, str]]:
     return [(cell.get("id", ""), "".join(cell["source"]).strip()) for cell in cells if cell["cell_type"] == "code"]
 
 
-def only_shows(source: str) -> bool:
-    """Tell whether a given cell only shows something: it asserts, and defines nothing that an answer could call."""
-    return "assert" in source and not re.search(r"^\s*(def|class|import|from)\b", source, re.MULTILINE)
+def only_shows(name: str, source: str) -> bool:
+    """Tell whether a given cell only shows something: it asserts, or looks at what the exercise gives."""
+    given = re.match(r"(install|imports|answer-)", name) or re.search(r"^(import|from)\b", source, re.MULTILINE)
+    return not given and ("assert" in source or re.search(r"\bexercises\.", source) is not None)
 
 
 def check_groups(probe: Probe) -> None:

@@ -114,7 +114,7 @@ class Runner:
             torch=self.task.torch,
             prelude=self.task.prelude,
             shown=self.task.shown,
-            entries=self.task.entries,
+            entries={number: one for number, one in self.task.entries.items() if number not in self.transcript.lost},
             skip=sorted(self.skip),
             cell_seconds=self.limits.cell_seconds,
             call_seconds=self.limits.call_seconds,
@@ -166,6 +166,10 @@ class Runner:
             told = "timeout" if error == "TimeUp" else f"{_text(error, 60)}: {_text(header.get('told'), 200)}"
             self.transcript.cells[number] = told
 
+    def _find(self, header: dict[str, Any]) -> None:
+        number = header.get("exercise")
+        self.place = ("call", number) if number in list(self.task.entries) else ("find", None)
+
     def _ran(self, header: dict[str, Any]) -> bool:
         found = header.get("found") if isinstance(header.get("found"), dict) else {}
         known = ("name", "check", "id")
@@ -177,6 +181,7 @@ class Runner:
         "notebook": _read,
         "cell": _cell,
         "done": _done,
+        "find": _find,
         "ran": _ran,
     }
 

@@ -3,20 +3,32 @@
 import ast
 import json
 import re
+import symtable
 
 MAGIC = re.compile(r"^(\s*)(?:%{1,2}\w|!|\?|\w[\w.]*\?{1,2}\s*$)")
 ASSIGNED = re.compile(r"^(\s*)(\w+)\s*=\s*[!%].*$")
 SKIPPED = {"bash", "sh", "script", "html", "javascript", "js", "latex", "markdown", "writefile", "perl", "ruby", "svg"}
 OPEN = re.compile(r"\**Answer (\d+\.\d+)\**")
-OURS = re.compile(r"exercises\.(check|use|reset|example)\([^\n]*\)\s*")
+OURS = re.compile(
+    r"exercises\.(check|use|reset|example)\([^\n]*\)\s*"
+    r"|from pathlib import Path\s+from transformer_lib\.exercises import checking, store\s+"
+    r"checking\.judge\(store\.parsed\([^\n]*\)\s*"
+)
 ANSWER_CHARACTERS = 8000
+LARGEST = 1 << 20  # characters of a cell that is parsed before it's run
+KINDS = {b"PK": "a zip archive", b"%PDF": "a PDF", b"<": "a web page", b"\x1f\x8b": "a gzip archive", b"Rar!": "an archive"}
 
 
 class Cell:
-    """A code cell: its source as Python, the identifiers that it or its metadata carry."""
+    """A code cell: its text, the identifiers that it or its metadata carry; once prepared, its source as Python."""
 
-    def __init__(self, source, names):
-        self.source, self.names = source, names
+    def __init__(self, text, names):
+        self.text, self.names, self.source, self.tree = text, names, "", None
+
+    def prepare(self):
+        """Make Python of the text; a hostile text can end the process here."""
+        self.source = python(self.text)
+        self.tree = tree(self.source)
 
 
 def read(data):
@@ -24,18 +36,23 @@ def read(data):
     try:
         found = json.loads(data.decode("utf-8-sig"))
     except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ValueError(f"not a notebook: {type(error).__name__}") from error
+        known = (kind for mark, kind in KINDS.items() if data.lstrip()[:8].startswith(mark))
+        raise ValueError(f"not a notebook: {next(known, type(error).__name__)}") from error
     if not isinstance(found, dict):
         raise ValueError("not a notebook: no object")
     raw = found.get("cells")
     if not isinstance(raw, list):  # format 3 keeps them in worksheets
-        sheets = [s for s in found.get("worksheets") or [] if isinstance(s, dict)]
-        raw = [cell for sheet in sheets for cell in sheet.get("cells") or []]
+        sheets = [s for s in _list(found.get("worksheets")) if isinstance(s, dict)]
+        raw = [cell for sheet in sheets for cell in _list(sheet.get("cells"))]
     raw = [cell for cell in raw if isinstance(cell, dict) and isinstance(cell.get("cell_type"), str)]
     if not raw:
         raise ValueError("not a notebook: no cells")
-    code = [Cell(python(_text(c)), _names(c)) for c in raw if c.get("cell_type") == "code"]
+    code = [Cell(_text(c), _names(c)) for c in raw if c.get("cell_type") == "code"]
     return code, _answers(raw)
+
+
+def _list(value):
+    return value if isinstance(value, list) else []
 
 
 def _text(cell):
@@ -71,7 +88,7 @@ def _answers(raw):
 
 def python(source):
     """Return a cell's source with magics and shell lines made harmless; unchanged where it is Python as it stands."""
-    if parses(source):
+    if len(source) > LARGEST or parses(source):
         return source
     lines = source.split("\n")
     first = next((n for n, line in enumerate(lines) if line.strip()), 0)
@@ -89,7 +106,9 @@ def parses(source):
 
 
 def tree(source):
-    """Return a text's syntax tree, None if it has none."""
+    """Return a text's syntax tree, None if it has none or is too large."""
+    if len(source) > LARGEST:
+        return None
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -100,7 +119,7 @@ def checks(cells):
     """Return exercise -> (what stands second in its last `check(...)`, what `names=` is), as expressions' text."""
     found = {}
     for cell in cells:
-        for node in ast.walk(tree(cell.source) or ast.Module([], [])):
+        for node in ast.walk(cell.tree or ast.Module([], [])):
             if not isinstance(node, ast.Call) or len(node.args) < 2 or not isinstance(node.args[0], ast.Constant):
                 continue
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -110,7 +129,30 @@ def checks(cells):
     return found
 
 
-def defined(source):
+def defined(cell):
     """Return the names of the functions and classes that a cell defines, in order."""
-    body = (tree(source) or ast.Module([], [])).body
+    body = (cell.tree or ast.Module([], [])).body
     return [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+
+
+def bound(cell):
+    """Return the names that a cell gives a value to, outside of functions."""
+    top = _symbols(cell)
+    return {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()} if top else set()
+
+
+def needed(cell):
+    """Return the names that a cell's functions and classes will look for outside of themselves, when they are called."""
+    waiting, found = list(top.get_children()) if (top := _symbols(cell)) else [], set()
+    while waiting:
+        one = waiting.pop()
+        found |= {s.get_name() for s in one.get_symbols() if s.is_global() and s.is_referenced()}
+        waiting += one.get_children()
+    return found
+
+
+def _symbols(cell):
+    try:
+        return symtable.symtable(cell.source, "", "exec") if cell.tree is not None else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
