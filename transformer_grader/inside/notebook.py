@@ -16,7 +16,7 @@ OURS = re.compile(
 )
 ANSWER_CHARACTERS = 8000
 LARGEST = 1 << 20  # characters of a cell that is parsed before it's run
-KINDS = {b"PK": "a zip archive", b"%PDF": "a PDF", b"<": "a web page", b"\x1f\x8b": "a gzip archive", b"Rar!": "an archive"}
+KINDS = {b"PK": "a zip archive", b"Rar!": "an archive", b"\x1f\x8b": "an archive", b"%PDF": "a PDF", b"<": "a web page"}
 
 
 class Cell:
@@ -36,7 +36,7 @@ def read(data):
     try:
         found = json.loads(data.decode("utf-8-sig"))
     except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        known = (kind for mark, kind in KINDS.items() if data.lstrip()[:8].startswith(mark))
+        known = (kind for mark, kind in KINDS.items() if data[:64].lstrip().startswith(mark))
         raise ValueError(f"not a notebook: {next(known, type(error).__name__)}") from error
     if not isinstance(found, dict):
         raise ValueError("not a notebook: no object")
@@ -142,7 +142,7 @@ def bound(cell):
 
 
 def needed(cell):
-    """Return the names that a cell's functions and classes will look for outside of themselves, when they are called."""
+    """Return the names that a cell's functions and classes will look for outside of themselves, once called."""
     waiting, found = list(top.get_children()) if (top := _symbols(cell)) else [], set()
     while waiting:
         one = waiting.pop()
