@@ -98,7 +98,8 @@ class DecoderOnly(nn.Module):
     """A stack in which no position sees a later one, to say which token comes next, as in GPT.
 
     Radford et al. (2018), section 3.1: encoder layers under a causal mask. With a prefix, whose positions see each
-    other, it's the prefix language model of Raffel et al. (2020), section 3.2.1; hence positions for both directions.
+    other, it's the prefix language model of Raffel et al. (2020), section 3.2.1; so a bias by distance tells before
+    from after.
 
     Raises:
         TypeError: `config` is something else, such as a dictionary.

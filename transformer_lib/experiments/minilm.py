@@ -1,7 +1,7 @@
 """What the published MiniLM is made of and what its heads look at, each said in numbers (chapter 11)."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from transformer_lib import bert, head_statistics, observe, published
+from transformer_lib import bert, published
 from transformer_lib.config import TransformerConfig
-from transformer_lib.experiments import closed_language
+from transformer_lib.experiments import closed_language, minilm_attention
 from transformer_lib.experiments.steps import count_parameters
 from transformer_lib.published import Published
 
@@ -73,35 +73,22 @@ def without_positions(encoder: bert.TextEncoder) -> bert.TextEncoder:
     return changed
 
 
-def as_pre_norm(encoder: bert.TextEncoder) -> bert.TextEncoder:
-    """Return an encoder with the same weights whose norms stand before the sub-layers, and none at the end."""
-    changed = bert.TextEncoder(replace(encoder.config, norm="pre"))
-    changed.encoder.norm = nn.Identity()
+def with_relu(encoder: bert.TextEncoder) -> bert.TextEncoder:
+    """Return an encoder with the same weights and ReLU in place of GELU; loading them raises nothing."""
+    changed = bert.TextEncoder(replace(encoder.config, activation="relu"))
     changed.load_state_dict(encoder.state_dict())
     return changed.eval()
 
 
-@torch.no_grad()
-def head_table(opened: Published, texts: Sequence[str]) -> dict[str, Float[Tensor, "layer heads"]]:
-    """Return chapter 03's statistics for each head, averaged over texts one by one, without padding.
+def as_pre_norm(encoder: bert.TextEncoder) -> bert.TextEncoder:
+    """Return an encoder with the same weights whose norms stand before the sub-layers, and none at the end.
 
-    The weights on the word before, the word after, itself and the marks [CLS] and [SEP] are those of the other tokens.
+    A pre-norm stack has a last norm, for which there are no weights: with it, loading them raises an error.
     """
-    found: dict[str, list[Tensor]] = {"entropy": [], "word before": [], "word after": [], "marks": [], "itself": []}
-    for text in texts:
-        tokens = opened.tokens([text])
-        marks = torch.zeros_like(tokens, dtype=torch.bool)
-        marks[:, [0, -1]] = True
-        with observe.record_attention(opened.encoder) as maps:
-            opened.encoder(tokens)
-        weights = [calls[0] for calls in maps.values()]
-        one = {"entropy": [head_statistics.normalised_entropy(w) for w in weights]}
-        for name, offset in {"word before": -1, "word after": 1, "itself": 0}.items():
-            one[name] = [head_statistics.weight_at_offset(w, offset, ~marks) for w in weights]
-        one["marks"] = [head_statistics.weight_on_keys(w, marks, ~marks) for w in weights]
-        for name, layers in one.items():
-            found[name].append(torch.stack(layers))
-    return {name: torch.stack(tables).mean(dim=0) for name, tables in found.items()}
+    changed = bert.TextEncoder(replace(encoder.config, norm="pre"))
+    changed.encoder.norm = nn.Identity()
+    changed.load_state_dict(encoder.state_dict())
+    return changed.eval()
 
 
 def texts(seed: int) -> list[str]:
@@ -121,9 +108,7 @@ def record(seed: int) -> dict[str, Any]:
     opened = published.load_minilm()
     encoder, config = opened.encoder, opened.encoder.config
     tokens, turned = opened.tokens(texts(seed)), opened.tokens(TURNED)
-    found, unplaced = head_table(opened, texts(seed)), replace(opened, encoder=without_positions(encoder))
-    before = head_table(unplaced, SENTENCES)["word before"].flatten()[found["word before"].argmax()]
-    vectors = encoder.sentence_vectors(tokens)
+    vectors, without = encoder.sentence_vectors(tokens), replace(opened, encoder=without_positions(encoder))
     kept = ("vocabulary", "d_model", "heads", "d_ff", "layers", "max_length", "norm", "positions", "activation")
     return {
         "config": {name: getattr(config, name) for name in kept},
@@ -132,12 +117,30 @@ def record(seed: int) -> dict[str, Any]:
         "likeness": _rounded(likeness(encoder, opened.tokens(SENTENCES))),
         "turned": {
             "as published": round(likeness(encoder, turned)[0, 1].item(), 4),
-            "all positions alike": round(likeness(unplaced.encoder, turned)[0, 1].item(), 4),
+            "all positions alike": round(likeness(without.encoder, turned)[0, 1].item(), 4),
         },
-        "as_pre_norm": round((as_pre_norm(encoder).sentence_vectors(tokens) * vectors).sum(-1).mean().item(), 3),
-        "heads": {name: _rounded(table) for name, table in found.items()},
-        "word_before_all_positions_alike": round(before.item(), 3),
+        "as_pre_norm": _mean_cosine(as_pre_norm(encoder).sentence_vectors(tokens), vectors),
+        "with_relu": _mean_cosine(with_relu(encoder).sentence_vectors(tokens), vectors),
+        **_attention(opened, without, texts(seed)),
     }
+
+
+def _attention(opened: Published, without: Published, drawn: list[str]) -> dict[str, Any]:
+    heads, alike = (minilm_attention.head_table(one, drawn) for one in (opened, without))
+    by_length = torch.stack([minilm_attention.marks_by_length(opened, text) for text in drawn]).mean(dim=0)
+    return {
+        "heads": {name: _rounded(table) for name, table in heads.items()},
+        "word_before_all_positions_alike": round(
+            alike["word before"].flatten()[heads["word before"].argmax()].item(), 3
+        ),
+        "even_shares": minilm_attention.even_shares(opened, drawn),
+        "marks_by_length": [round(share, 3) for share in by_length.tolist()],
+        "twins": minilm_attention.twins(opened),
+    }
+
+
+def _mean_cosine(some: Float[Tensor, "row d_model"], others: Float[Tensor, "row d_model"]) -> float:
+    return round((some * others).sum(dim=-1).mean().item(), 3)
 
 
 def _rounded(numbers: Float[Tensor, "row column"]) -> list[list[float]]:

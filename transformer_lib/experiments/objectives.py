@@ -24,21 +24,21 @@ GENERATED = 300
 
 
 def masked_words_loss(model: nn.Module, sentences: list[Ids], generator: torch.Generator) -> Float[Tensor, ""]:
-    """Return the loss of the blanked words, given all others; in nats per blank, as BERT's."""
+    """Return the loss of the blanked words, given all others; in nats per blank: BERT's lesson."""
     tokens = pad(sentences)
     blanked, chosen = blank_some(tokens, generator)
     return F.cross_entropy(model(blanked)[chosen], tokens[chosen])
 
 
 def next_word_loss(model: nn.Module, sentences: list[Ids], generator: torch.Generator) -> Float[Tensor, ""]:
-    """Return the loss of each word and of the end, given the words before; in nats per token, as GPT's."""
+    """Return the loss of each word and of the end, given the words before; in nats per token: GPT's lesson."""
     tokens = pad([[START, *sentence, END] for sentence in sentences])
     logits = model(tokens[:, :-1])
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=PADDING)
 
 
 def cut_spans_loss(model: nn.Module, sentences: list[Ids], generator: torch.Generator) -> Float[Tensor, ""]:
-    """Return the loss of the spans that were cut out, given the rest; in nats per target token, as T5's."""
+    """Return the loss of the spans that were cut out, given the rest; in nats per target token: T5's lesson."""
     pairs = [cut_spans(sentence, some_spans(len(sentence), generator)) for sentence in sentences]
     batch = Batch.from_pairs(pairs)
     logits = model(batch.source, batch.target_input)
