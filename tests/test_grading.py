@@ -298,10 +298,16 @@ def test_the_command_writes_tables_and_pages(place, work, capsys):
         rows = list(csv.DictReader(io.StringIO((out / "grades.csv").read_text())))
         assert rows[0]["9.4 points"] == "2.5" and rows[0]["points"] == "8.5"
 
-        (folder / "a" / "toy.ipynb").write_bytes(cases.answers())
+        assert cli.main(["regrade", "09", str(folder), str(sheet), *common]) == 0
+        assert "0 of 3 changed" in capsys.readouterr().out
+        (folder / "a" / "toy.ipynb").write_bytes(cases.answers(after=(cases.text("**Answer 9.4** Another one."),)))
         assert cli.main(["regrade", "09", str(folder), str(sheet), *common]) == 0
         line = capsys.readouterr().out.splitlines()[0]
-        assert line.startswith("a: 8.5: 10.5: 9.1 2 misconception -> 4 right: another notebook was handed in")
+        told = "a: 8.5: 8: 9.1 2 misconception -> 4 right; 9.4 2.5 -> not marked: another notebook was handed in"
+        assert line == told
+        assert cli.main(["review", "09", str(sheet), *common]) == 0
+        captured = capsys.readouterr()
+        assert "0 of 1 open answers are marked" in captured.out and "handed in anew" in captured.err
 
 
 def test_an_interrupted_run_goes_on(place, work, monkeypatch):

@@ -47,7 +47,6 @@ class Batch:
     def grade(self, folder: Path, students: list[Student], out: Path) -> tuple[list[Result], list[str]]:
         """Return one result for each student, in the roster's order, and the files that are nobody's."""
         files, orphans = submissions.found(folder, students)
-        chosen = {s.id: submissions.chosen(files[s.id], self.work.stem, self.deadline) for s in students}
         store, slots = Store(out), queue.SimpleQueue()
         for slot in range(self.workers):
             slots.put(slot)
@@ -59,7 +58,7 @@ class Batch:
                 return None
             slot = slots.get()
             try:
-                return self.result(student, chosen[student.id], store, slot)
+                return self.result(student, files[student.id], store, slot)
             finally:
                 slots.put(slot)
 
@@ -71,23 +70,31 @@ class Batch:
                 return [done.result() for done in waiting], orphans
             except BaseException:  # an interrupt: what is running is finished and kept, nothing else is begun
                 stop.set()
+                if not self.quiet:
+                    print(
+                        "\nStopping. What is running is finished first; interrupt again to leave it.", file=sys.stderr
+                    )
                 raise
 
     def _watched(self, done: Iterable[Future], total: int) -> Iterable[Future]:
         return tqdm(done, total=total, unit="submission", disable=self.quiet, file=sys.stderr, smoothing=0.1)
 
-    def result(self, student: Student, submission: Submission, store: Store, slot: int) -> Result:
-        """Return a student's result, from the store where nothing has changed; it never raises."""
-        if submission.path is None:
+    def result(self, student: Student, files: list[Path], store: Store, slot: int) -> Result:
+        """Return a student's result, from the store where nothing has changed."""
+        submission = Submission()
+        try:
+            submission = submissions.chosen(files, self.work.stem, self.deadline)
             result = Result(student.id, "missing", "; ".join(submission.notes))
-        else:
-            try:
+            if submission.path is not None:
                 result = self._of_file(student, submission, store, slot)
-            except Exception as error:  # of the grader's own: nobody else's mark may suffer from it
-                result = Result(student.id, "needs-review", f"the grader failed: {type(error).__name__}: {error}"[:300])
+        except Exception as error:  # of the grader's own: nobody else's mark may suffer from it
+            result = Result(student.id, "needs-review", f"the grader failed: {type(error).__name__}: {error}"[:300])
         old = store.load(student.id)
         result.late, result.factor = submission.late, self.late_factor if submission.late else 1.0
-        result.open_points = old.open_points if old else {}
+        same = {number for number in result.open if old and old.open.get(number) == result.open[number]}
+        result.open_points = (
+            {number: points for number, points in old.open_points.items() if number in same} if old else {}
+        )
         result.isolation = result.isolation or self.box.kind
         store.save(result)
         return result

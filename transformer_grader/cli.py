@@ -5,11 +5,26 @@ import json
 import os
 import secrets
 import sys
+import threading
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from transformer_grader import assignment, batch, probe, reports, results, review, roster, sandbox, tables, variant
+import torch
+
+from transformer_grader import (
+    assignment,
+    batch,
+    probe,
+    reports,
+    results,
+    review,
+    roster,
+    sandbox,
+    sheets,
+    tables,
+    variant,
+)
 from transformer_grader.limits import MEGABYTE, UNSANDBOXED, Limits
 from transformer_grader.sandbox import Box, NoSandbox
 
@@ -19,11 +34,17 @@ HOME = Path(__file__).resolve().parents[1]
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line asks for; return the exit status."""
     options = parser().parse_args(arguments)
+    torch.set_num_threads(1)
     try:
         return options.run(options)
     except (ValueError, OSError, NoSandbox) as error:
-        print(error, file=sys.stderr)
+        print(sheets.shown(str(error)), file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("Interrupted. What was graded is kept; the same command goes on from there.", file=sys.stderr)
+        if any(not one.daemon for one in threading.enumerate()[1:]):
+            os._exit(130)  # sandboxes that still run die with this process
+        return 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,18 +72,21 @@ def parser() -> argparse.ArgumentParser:
 def _named(command: argparse.ArgumentParser, roster_too: bool = True) -> None:
     command.add_argument("chapter", help='such as "02"')
     if roster_too:
-        command.add_argument("roster", type=Path, help="a CSV with a column of ids")
-    command.add_argument("--out", type=Path, help="where results are (runs/grading/CHAPTER)")
-    command.add_argument("--book", type=Path, default=HOME, help="the book's folder, with solutions/")
-    command.add_argument("--secret", type=Path, help="file that decides the hidden inputs; made if there is none")
-    command.add_argument("--variant", type=Path, help="variant.json of a private variant")
+        command.add_argument("roster", type=_path, help="a CSV with a column of ids")
+    command.add_argument("--out", type=_path, help="where results are (runs/grading/CHAPTER)")
+    command.add_argument("--book", type=_path, default=HOME, help="the book's folder, with solutions/")
+    command.add_argument("--secret", type=_path, help="file that decides the hidden inputs; made if there is none")
+    command.add_argument("--variant", type=_path, help="variant.json of a private variant")
 
 
 def _grading(command: argparse.ArgumentParser) -> None:
     _named(command, roster_too=False)
-    command.add_argument("submissions", type=Path, help="the folder")
-    command.add_argument("roster", type=Path, help="a CSV with a column of ids")
-    command.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    command.add_argument("submissions", type=_path, help="the folder")
+    command.add_argument("roster", type=_path, help="a CSV with a column of ids")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    command.add_argument(
+        "--workers", type=_count, default=cores, help=f"how many at a time ({cores}: one for each core)"
+    )
     command.add_argument("--deadline", type=_moment, help="such as 2027-05-01T23:59+02:00; later files are late")
     command.add_argument("--late", type=float, default=1.0, metavar="FACTOR", help="of a late submission's points")
     command.add_argument("--cell-seconds", type=float, default=Limits.cell_seconds)
@@ -71,6 +95,16 @@ def _grading(command: argparse.ArgumentParser) -> None:
     command.add_argument("--memory", type=int, default=Limits.memory // MEGABYTE, help="megabytes of a submission")
     command.add_argument("--fresh", action="store_true", help="grade anew what has been graded")
     command.add_argument("--unsafe-local", action="store_true", help="run students' code without a sandbox")
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()  # which not every shell does after an equals sign
+
+
+def _count(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
 
 
 def _moment(text: str) -> datetime:
@@ -124,9 +158,11 @@ def run_grade(options: argparse.Namespace) -> int:
     found, orphans = run.grade(options.submissions, students, out)
     reports.write(run.work, students, found, out)
     for line in orphans:
-        print(f"not on the roster: {line}", file=sys.stderr)
+        print(f"not on the roster: {sheets.shown(line)}", file=sys.stderr)
     counts = {status: sum(r.status == status for r in found) for status in dict.fromkeys(r.status for r in found)}
     print(f"{len(found)} students: {', '.join(f'{n} {status}' for status, n in counts.items())}. Results: {out}")
+    if waiting := sum(len(set(r.open) - set(r.open_points)) for r in found):
+        print(f"{waiting} open answers wait for a person, and count 0 until then: transformer-grader review.")
     return 0
 
 
@@ -152,6 +188,9 @@ def run_review(options: argparse.Namespace) -> int:
     students, (secret, _) = roster.read(options.roster), secret_of(options.secret)
     found = review.merge(work, students, results.Store(out), secret, out)
     sheet = review.show(work, found, secret, out)
+    for row in review.strange(sheet, review.answers(work, found, secret)):
+        told = f"{row['answer']} has points, and nobody gave it: was it handed in anew? Its points don't count."
+        print(sheets.shown(told), file=sys.stderr)
     reports.write(work, students, found, out)
     marked = sum(len(result.open_points) for result in found)
     total = sum(len(result.open) for result in found)
@@ -175,6 +214,6 @@ def run_check(options: argparse.Namespace) -> int:
     print("The sandbox holds.")
     work = assignment.load(options.chapter, options.book)
     for one in work.probes:
-        if (count := assignment.kinds(one)) < 10:
+        if (count := assignment.kinds(one, 10)) < 10:
             print(f"{one.id}: {count} different sets of inputs in 40 seeds; a submission could carry a table of them.")
     return 0

@@ -1,23 +1,41 @@
 """How much memory a sandbox's processes hold together, seen from outside."""
 
+import contextlib
 import os
 from collections import defaultdict
+from collections.abc import Callable
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
+LISTED = os.path.exists("/proc/thread-self/children")  # most kernels list them
 
 
 def of_family(root: int) -> int:
     """Return the bytes that a process and all of its descendants hold for themselves."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (parent := _parent(int(name))) is not None:
-            children[parent].append(int(name))
+    children = _listed if LISTED else _searched()
     total, waiting = 0, [root]
     while waiting:
         pid = waiting.pop()
         total += _own(pid)
-        waiting += children[pid]
+        waiting += children(pid)
     return total
+
+
+def _listed(pid: int) -> list[int]:
+    """Return a process's children, which each of its threads may have."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += [int(child) for child in file.read().split()]
+    return found
+
+
+def _searched() -> Callable[[int], list[int]]:
+    """Return the same from a look at every process of the machine."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (parent := _parent(int(name))) is not None:
+            children[parent].append(int(name))
+    return lambda pid: children.get(pid, [])
 
 
 def _parent(pid: int) -> int | None:

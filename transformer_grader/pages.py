@@ -4,6 +4,8 @@ import base64
 import html
 from collections.abc import Iterable
 
+from transformer_grader import sheets
+
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #1b1b1b; }
@@ -19,7 +21,9 @@ class Safe(str):
 
 def escaped(value: object) -> Safe:
     """Return a value's text as HTML shows it; HTML of our own as it is."""
-    return value if isinstance(value, Safe) else Safe(html.escape(str("" if value is None else value), quote=True))
+    if isinstance(value, Safe):
+        return value
+    return Safe(html.escape(sheets.shown("" if value is None else str(value)), quote=True))
 
 
 def page(title: str, parts: Iterable[object]) -> str:

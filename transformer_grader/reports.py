@@ -49,4 +49,7 @@ def _differences(old: Result, new: Result) -> list[str]:
         if one is None or (one.points, one.status) != (mark.points, mark.status):
             was = f"{one.points:g} {one.status}" if one else "none"
             found.append(f"{mark.exercise} {was} -> {mark.points:g} {mark.status}")
+    for number in sorted(old.open_points.keys() | new.open_points.keys()):
+        was, now = (f"{r.open_points[number]:g}" if number in r.open_points else "not marked" for r in (old, new))
+        found += [f"{number} {was} -> {now}"] if was != now else []
     return found + ([f"factor {old.factor:g} -> {new.factor:g}"] if old.factor != new.factor else [])

@@ -1,10 +1,11 @@
 """Who is graded: the roster, and which of a folder's files are whose."""
 
-import csv
 import re
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
+
+from transformer_grader import sheets
 
 HEADERS = {
     "id": ("id", "student id", "student_id", "idnumber", "id number", "sis user id"),
@@ -52,16 +53,17 @@ def read(path: Path) -> list[Student]:
     """Return the students on a roster: a CSV with a column of ids; an export of Canvas or Moodle will do.
 
     Raises:
-        ValueError: it has no such column, an empty id, or one twice.
+        ValueError: it has no such column, no student, an empty id, or one twice.
     """
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.reader(file))
+    rows = [row for row in sheets.read(path) if any(cell.strip() for cell in row)]
     header = [plain(cell) for cell in rows[0]] if rows else []
     columns = {f: next((header.index(n) for n in names if n in header), None) for f, names in HEADERS.items()}
     if columns["id"] is None and columns["email"] is None:
         raise ValueError(f"{path} must have a column named id, got {', '.join(header) or 'an empty file'}")
-    students = [_student(row, columns) for row in rows[1:] if any(cell.strip() for cell in row)]
-    students = [one for one in students if not one.name.startswith(("Points Possible", "    Points Possible"))]
+    students = [_student(row, columns) for row in rows[1:]]
+    students = [one for one in students if not one.name.startswith("Points Possible")]  # Canvas's second line
+    if not students:
+        raise ValueError(f"{path} must have a line for each student, got none")
     seen: set[str] = set()
     for one in students:
         if not one.id or one.id in seen:

@@ -5,12 +5,14 @@ import re
 import stat
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 
 from transformer_grader import roster
 from transformer_grader.roster import Student
 
-ENTRIES, DEPTH = 100_000, 5
+ENTRIES, DEPTH = 20_000, 6  # at most
+LEFT_ASIDE = ("__MACOSX",)
 REFUSED = {".pt", ".pth", ".pkl", ".pickle", ".npy", ".npz", ".joblib"}
 
 
@@ -31,7 +33,7 @@ class Submission:
 
 
 def found(folder: Path, students: list[Student]) -> tuple[dict[str, list[Path]], list[str]]:
-    """Return student's id -> their files, and the files that belong to nobody, or to more than one.
+    """Return student's id -> what they handed in, and the notebooks that belong to nobody, or to more than one.
 
     Raises:
         ValueError: there is no such folder.
@@ -40,33 +42,55 @@ def found(folder: Path, students: list[Student]) -> tuple[dict[str, list[Path]],
         raise ValueError(f"the submissions must be a folder, got {folder}")
     files: dict[str, list[Path]] = {student.id: [] for student in students}
     orphans: list[str] = []
-    owners: dict[str, list[Student]] = {}
-    for path in walk(folder):
-        parts = path.relative_to(folder).parts
-        label = parts[0] if len(parts) > 1 else re.sub(r"( \(\d+\)|-\d+)?\.\w+$", "", parts[0])
-        if label not in owners:
-            owners[label] = roster.owner(label, students)
-        if len(owners[label]) == 1:
-            files[owners[label][0].id].append(path)
-        elif path.suffix == ".ipynb":
-            orphans.append(f"{path.relative_to(folder)!s}: {'nobody' if not owners[label] else 'more than one'}")
+    for entry in entries(folder):
+        label = entry.name if is_folder(entry) else re.sub(r"( \(\d+\)|-\d+)?\.\w+$", "", entry.name)
+        owners = roster.owner(label, students)
+        for path in walk(entry) if is_folder(entry) else [entry]:
+            if len(owners) == 1:
+                files[owners[0].id].append(path)
+            elif path.suffix.lower() == ".ipynb":
+                orphans.append(f"{path.relative_to(folder)!s}: {'nobody' if not owners else 'more than one'}")
     return files, orphans
 
 
-def walk(folder: Path, depth: int = 0) -> list[Path]:
-    """Return the plain files below a folder; links and folders that are too deep are left out."""
-    if depth > DEPTH:
-        return []
+def entries(folder: Path) -> list[Path]:
+    """Return what lies in a folder, without what systems leave there.
+
+    Raises:
+        ValueError: it can't be read, or it's too full.
+    """
+    try:
+        with os.scandir(folder) as found:
+            names = sorted(entry.name for entry in islice(found, ENTRIES + 1))
+    except OSError as error:
+        raise ValueError(f"a folder of submissions must be readable, got {error}") from error
+    if len(names) > ENTRIES:
+        raise ValueError(f"a folder of submissions must hold at most {ENTRIES} entries, got more in {folder}")
+    return [folder / name for name in names if not name.startswith(".") and name not in LEFT_ASIDE]
+
+
+def walk(folder: Path, depth: int = 1) -> list[Path]:
+    """Return what lies below a folder; one that can't be read, is too deep or too full stands for itself."""
     paths: list[Path] = []
-    for entry in sorted(os.scandir(folder), key=lambda one: one.name):
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name not in (".ipynb_checkpoints", "__MACOSX"):
-                paths += walk(Path(entry.path), depth + 1)
-        elif entry.is_file(follow_symlinks=False) and not entry.name.startswith("."):
-            paths.append(Path(entry.path))
-        if len(paths) > ENTRIES:
-            raise ValueError(f"a folder of submissions must hold at most {ENTRIES} files, got more in {folder}")
-    return paths
+    try:
+        for path in entries(folder) if depth <= DEPTH else [folder]:
+            paths += walk(path, depth + 1) if is_folder(path) and path != folder else [path]
+    except ValueError:
+        return [folder]
+    return paths if len(paths) <= ENTRIES else [folder]
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether a path is a folder itself, and no link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def is_plain(path: Path) -> bool:
+    """Tell whether a path is a file itself: no link, pipe or folder."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def chosen(files: list[Path], stem: str, deadline: datetime | None) -> Submission:
@@ -74,22 +98,33 @@ def chosen(files: list[Path], stem: str, deadline: datetime | None) -> Submissio
 
     Late is what Canvas marks so, or what was saved after the deadline.
     """
-    notebooks = [path for path in files if path.suffix.lower() == ".ipynb"]
+    plain = [path for path in files if is_plain(path)]
+    notebooks = [path for path in plain if path.suffix.lower() == ".ipynb"]
     submission = Submission()
-    if refused := sorted(path.name for path in files if path.suffix.lower() in REFUSED):
+    refused = [path.name for path in plain if path.suffix.lower() in REFUSED]
+    if refused := sorted(refused + [f"{path.name} (no plain file)" for path in files if path not in plain]):
         submission.notes.append(f"not opened: {', '.join(refused)[:200]}")
     if not notebooks:
+        other = ", ".join(path.name for path in plain if path.suffix.lower() not in REFUSED)
+        submission.notes += [f"no notebook, but {other[:200]}"] if other else []
         return submission
     named = [path for path in notebooks if stem.lower() in path.name.lower()]
-    times = {path: (path.lstat().st_mtime, path.name) for path in named or notebooks}
+    times = {path: (saved(path), path.name) for path in named or notebooks}
     submission.path = max(times, key=times.__getitem__)
     if len(notebooks) > 1:
         submission.notes.append(f"{len(notebooks)} notebooks, the newest counts: {submission.path.name}")
         submission.unclear = not named
-    saved = datetime.fromtimestamp(times[submission.path][0], tz=timezone.utc)
     marked = any(re.search(r"(^|_)late_", part, re.IGNORECASE) for part in submission.path.parts[-2:])
-    submission.late = marked or (deadline is not None and saved > deadline)
+    submission.late = marked or (deadline is not None and saved(submission.path) > deadline)
     return submission
+
+
+def saved(path: Path) -> datetime:
+    """Return when a file was saved; the last moment there is, where its date is none."""
+    try:
+        return datetime.fromtimestamp(path.lstat().st_mtime, tz=timezone.utc)
+    except (OSError, OverflowError, ValueError):
+        return datetime.max.replace(tzinfo=timezone.utc)
 
 
 def content(path: Path, most: int) -> bytes:

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable
 
+from transformer_grader import sheets
 from transformer_grader.assignment import Assignment
 from transformer_grader.results import Result
 from transformer_grader.roster import Student
@@ -17,7 +18,7 @@ def cell(value: object) -> str:
         return "yes" if value else ""
     if isinstance(value, int | float):
         return f"{value:g}" if value == value else ""
-    text = " ".join(str("" if value is None else value).replace("\0", " ").split())
+    text = " ".join(sheets.shown("" if value is None else str(value)).split())
     return f"'{text}" if str(value).startswith(FORMULA) or text.startswith(FORMULA) else text
 
 

@@ -123,7 +123,8 @@ class _Reader:
         if "l" in tree and isinstance(tree["l"], list):
             return tuple(self.value(part, depth + 1) for part in tree["l"])
         if "v" in tree and (tree["v"] is None or isinstance(tree["v"], bool | int | float | str)):
-            return tree["v"]
+            large = isinstance(tree["v"], int) and abs(tree["v"]) >= 1 << 63  # larger than any float may be
+            return Unknown("int") if large else tree["v"]
         if tree.get("f") in ("nan", "inf", "-inf"):
             return float(tree["f"])
         if isinstance(tree.get("x"), str):
