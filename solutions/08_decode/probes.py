@@ -111,6 +111,17 @@ def _one_more(probability: Tensor, p: float) -> Tensor:
     return torch.cat([kept[..., :1], kept[..., :-1]], dim=-1)
 
 
+def _by_order(logits: Tensor, p: float) -> Tensor:
+    ordered, order = logits.sort(dim=-1, descending=True)
+    return logits.masked_fill(~_before(ordered.softmax(dim=-1), p).gather(-1, order), -math.inf)
+
+
+def _softmax_over_rows(logits: Tensor, p: float) -> Tensor:
+    ordered, order = logits.sort(dim=-1, descending=True)
+    kept = _before(ordered.softmax(dim=0), p)
+    return logits.masked_fill(~kept.gather(-1, order.argsort(dim=-1)), -math.inf)
+
+
 NUCLEUS_WRONG = [
     Mistake(
         "the one that reaches p left out",
@@ -199,6 +210,35 @@ NUCLEUS_WRONG = [
         0.5,
     ),
     Mistake(
+        "flags gathered by the order",
+        "The flags go back to the wrong places: flags.gather(-1, order) sorts them once more. The way back is the "
+        "inverse, flags.gather(-1, order.argsort(dim=-1)), or a scatter.",
+        _by_order,
+        0.5,
+    ),
+    Mistake(
+        "one size for all",
+        "Each row keeps as many tokens as the row with the largest nucleus does. Each row has a size of its own.",
+        lambda logits, p: logits.masked_fill(
+            _ranks(logits) >= int((nucleus(logits, p) > -math.inf).sum(-1).max()), -math.inf
+        ),
+        0.5,
+    ),
+    Mistake(
+        "summed over the rows",
+        "Probabilities are added up over the rows of the batch, one below the other. A row's own tokens are the last "
+        "axis: cumsum(dim=-1).",
+        _cut(lambda share, p: (share.cumsum(dim=0) - share < p) | torch.tensor(p == 1)),
+        0.25,
+    ),
+    Mistake(
+        "softmax over the rows",
+        "The softmax runs over the rows of the batch, so that a row's numbers don't sum to 1. Tokens are the last "
+        "axis: softmax(dim=-1).",
+        _softmax_over_rows,
+        0.25,
+    ),
+    Mistake(
         "nothing cut",
         "The logits are as they were: nothing is set to -inf.",
         lambda logits, p: logits.clone(),
@@ -235,7 +275,7 @@ def drawn_cases(seed: int) -> list[Case]:
         return Case(name, {"logits": logits, "temperature": temperature, "uniform": uniform})
 
     return [
-        case("small", 1, 4, 1.0),
+        case("small", 3, 4, 1.0),
         case("batch", 6, 5, 1.0),
         case("as many rows as tokens", 7, 7, 1.0),
         case("cold", 8, 6, 0.4),
@@ -388,6 +428,60 @@ DRAWN_WRONG = [
         _drawn(pick=lambda share, u: (share - u[:, None]).abs().argmin(dim=-1)),
     ),
     Mistake(
+        "nearest end",
+        "The token whose piece ends nearest to the number is taken. It's the first whose piece ends *beyond* it, "
+        "however far.",
+        _drawn(pick=lambda share, u: (share.cumsum(dim=-1) - u[:, None]).abs().argmin(dim=-1)),
+        0.5,
+    ),
+    Mistake(
+        "ends beyond counted",
+        "The pieces that end beyond the number are counted. It's those that end at or below it that say whose piece it "
+        "falls on.",
+        _drawn(pick=lambda share, u: (share.cumsum(dim=-1) > u[:, None]).sum(dim=-1).clamp(max=share.size(-1) - 1)),
+        0.5,
+    ),
+    Mistake(
+        "summed over the rows",
+        "Probabilities are added up over the rows of the batch. A row's own tokens are the last axis: cumsum(dim=-1).",
+        _drawn(pick=lambda share, u: (share.cumsum(dim=0) <= u[:, None]).sum(dim=-1).clamp(max=share.size(-1) - 1)),
+        0.25,
+    ),
+    Mistake(
+        "logits summed",
+        "Logits are added up. It's probabilities that lie side by side from 0 to 1: softmax first.",
+        _drawn(shares=lambda logits, t: logits / t),
+        0.25,
+    ),
+    Mistake(
+        "exp alone",
+        "exp(logits / temperature) is added up as it is. Divide by each row's sum, as softmax does, or the pieces "
+        "don't end at 1.",
+        _drawn(shares=lambda logits, t: (logits / t).exp()),
+        0.5,
+    ),
+    Mistake(
+        "a power, not made to sum to 1",
+        "Probabilities to the power 1 / temperature are the right idea, but they no longer sum to 1. Divide by their "
+        "sum, or divide the logits before the softmax.",
+        _drawn(shares=lambda logits, t: logits.softmax(dim=-1).pow(1 / t)),
+        0.5,
+    ),
+    Mistake(
+        "divided, not made to sum to 1",
+        "The temperature divides probabilities, which then no longer sum to 1. It belongs to the logits, before the "
+        "softmax.",
+        _drawn(shares=lambda logits, t: logits.softmax(dim=-1) / t),
+        0.25,
+    ),
+    Mistake(
+        "temperature 0 gives token 0",
+        "At temperature 0 token 0 comes out, whatever the logits are. A division by 0 makes NaN, and a comparison with "
+        "NaN is false. Ask for 0 first, and take the likeliest.",
+        lambda logits, t, u: drawn(logits, t, u) if t else torch.zeros(len(logits), dtype=torch.long),
+        0.75,
+    ),
+    Mistake(
         "equally likely",
         "All tokens are equally likely: the logits aren't used.",
         _drawn(pick=lambda share, u: (u * share.size(-1)).long()),
@@ -505,6 +599,18 @@ def _new_first(*inputs: Tensor) -> Cached:
     return cached(*inputs)[0], torch.cat([x @ W_k, key], dim=1), torch.cat([x @ W_v, value], dim=1)
 
 
+def _new_first_in_all(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, key: Tensor, value: Tensor) -> Cached:
+    keys, values = torch.cat([x @ W_k, key], dim=1), torch.cat([x @ W_v, value], dim=1)
+    mask = _not_later(x.size(1), key.size(1))
+    return torch.nn.functional.scaled_dot_product_attention(x @ W_q, keys, values, attn_mask=mask), keys, values
+
+
+def _masked_late(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, key: Tensor, value: Tensor) -> Cached:
+    keys, values = torch.cat([key, x @ W_k], dim=1), torch.cat([value, x @ W_v], dim=1)
+    weights = (x @ W_q @ keys.mT / math.sqrt(keys.size(-1))).softmax(dim=-1)
+    return weights * _not_later(x.size(1), key.size(1)) @ values, keys, values
+
+
 CACHED_WRONG = [
     Mistake(
         "cache not used",
@@ -532,6 +638,27 @@ CACHED_WRONG = [
         0.5,
     ),
     Mistake(
+        "one too many",
+        "A new position sees the new one after it, too: the triangle is moved by one place too many. New position i "
+        "stands at past + i, and that's the last that it sees.",
+        _cached(see=lambda n, past: torch.ones(n, past + n, dtype=torch.bool).tril(past + 1)),
+        0.5,
+    ),
+    Mistake(
+        "the past and itself",
+        "A new position sees the past and itself, but not the new ones before it. With several at once, those are its "
+        "past, too.",
+        _cached(see=lambda n, past: torch.cat([torch.ones(n, past), torch.eye(n)], dim=1).bool()),
+        0.5,
+    ),
+    Mistake(
+        "mask after the softmax",
+        "The weights are masked after the softmax, so that a row's weights no longer sum to 1. Mask the scores, with "
+        "-inf.",
+        _masked_late,
+        0.5,
+    ),
+    Mistake(
         "mask without the past",
         "The mask counts as if there were no past: new position i stands at past + i, and sees that many keys.",
         _cached(see=lambda n, past: torch.ones(n, past + n, dtype=torch.bool).tril()),
@@ -549,6 +676,13 @@ CACHED_WRONG = [
         "several new positions, the mask would hide the wrong keys.",
         _new_first,
         0.75,
+    ),
+    Mistake(
+        "new ones first in all",
+        "The new keys and values are put before the old ones, but the mask counts the old ones first, and hides the "
+        "wrong ones. Join them in the order of their positions: old, then new.",
+        _new_first_in_all,
+        0.5,
     ),
     Mistake(
         "cache not extended",
@@ -748,6 +882,73 @@ COST_WRONG = [
         0.5,
     ),
     Mistake(
+        "heads as wide as the model",
+        "Scores and mixing are counted as if each head were as wide as the model. A head has d_model / heads, so that "
+        "all of them together take t^2 * d_model.",
+        guarded(
+            cost,
+            lambda n, d, h: _costs(
+                lambda t, d: 4 * t * d * d + 2 * t * t * d * h, lambda t, d: 4 * d * d + 2 * t * d * h
+            )(n, d, h),
+        ),
+        0.5,
+    ),
+    Mistake(
+        "scores of one head",
+        "Scores and mixing are counted for one head alone. There are `heads` of them.",
+        guarded(
+            cost,
+            lambda n, d, h: _costs(
+                lambda t, d: 4 * t * d * d + 2 * t * t * (d // h), lambda t, d: 4 * d * d + 2 * t * (d // h)
+            )(n, d, h),
+        ),
+        0.5,
+    ),
+    Mistake(
+        "one head",
+        "This is the cost of one head. All of them were asked for.",
+        guarded(cost, lambda n, d, h: tuple(part // h for part in cost(n, d, h))),
+        0.5,
+    ),
+    Mistake(
+        "additions, too",
+        "All numbers are twice the right ones: additions are counted, too, as in FLOPs. Only multiplications were "
+        "asked for.",
+        guarded(cost, lambda n, d, h: tuple(2 * part for part in cost(n, d, h))),
+        0.75,
+    ),
+    Mistake(
+        "all projected again",
+        "With the cache, all four projections are made again for all positions. Only the new one needs them.",
+        guarded(cost, _costs(cached_step=lambda t, d: 4 * t * d * d + 2 * t * d)),
+        0.5,
+    ),
+    Mistake(
+        "keys and values for nothing",
+        "With the cache, the new position's own key and value aren't counted. They must be made once, like all others: "
+        "four projections of one vector.",
+        guarded(cost, _costs(cached_step=lambda t, d: 2 * d * d + 2 * t * d)),
+        0.5,
+    ),
+    Mistake(
+        "no mixing with the cache",
+        "With the cache, scores are counted, but not the mixing of the values, which takes as much.",
+        guarded(cost, _costs(cached_step=lambda t, d: 4 * d * d + t * d)),
+        0.75,
+    ),
+    Mistake(
+        "own key not met",
+        "With the cache, the new query meets the keys before it, t - 1 of them. It meets its own, too: t.",
+        guarded(cost, _costs(cached_step=lambda t, d: 4 * d * d + 2 * (t - 1) * d)),
+        0.75,
+    ),
+    Mistake(
+        "one step too few",
+        "The last step is missing, as with range(1, length). Steps run from 1 to length.",
+        guarded(cost, _costs(steps=lambda n: range(1, n))),
+        0.5,
+    ),
+    Mistake(
         "one pass, no steps",
         "Without the cache, one pass over the whole is counted, as in training. In decoding, a token is known only "
         "after the step before it: there are `length` passes.",
@@ -804,6 +1005,7 @@ def beam_cases(seed: int) -> list[Case]:
         "one beam": (5, 2, 4, 1, 6, 0.8),
         "more beams than tokens": (4, 3, 0, 6, 4, 0.7),
         "cut short": (6, 1, 3, 2, 2, 0.5),
+        "no end, and more beams than tokens": (4, 2, 0, 9, 2, 0.9),
         "wide": (8, 4, 0, 4, 6, 1.2),
     }
     while True:
@@ -836,15 +1038,18 @@ def _early_end(generator: torch.Generator, name: str, beam: int, ending: float) 
     return Case(name, {"table": table, "start": start, "end": end, "beam": beam, "longest": 6, "alpha": 2.5})
 
 
+_ENDING = {"cut short": -4.0, "no end, and more beams than tokens": -math.inf}  # what is added to the logit of <end>
+
+
 def _beam_case(generator: torch.Generator, name: str, sizes: tuple[int, int, int, int, int, float]) -> Case:
     vocabulary, start, end, beam, longest, alpha = sizes
     least = 0.0
     while least < 0.005:  # no two tokens are equally likely
         logits = draw(generator, vocabulary, vocabulary, scale=1.2)
-        logits[:, end] += 0.5 if name != "cut short" else -4.0
+        logits[:, end] += _ENDING.get(name, 0.5)
         logits[:, start] = -math.inf
         ordered = logits.sort(dim=-1, descending=True).values
-        least = float((ordered[:, :-1] - ordered[:, 1:]).min())
+        least = float((ordered[:, :-1] - ordered[:, 1:]).nan_to_num(nan=math.inf).min())
     table = (logits.log_softmax(dim=-1) * 1e4).round() / 1e4
     numbers = {"start": start, "end": end, "beam": beam, "longest": longest, "alpha": alpha}
     return Case(name, {"table": table, **numbers})
@@ -876,7 +1081,6 @@ def _searched(
     first: bool = False,
     apiece: bool = False,
     finished_only: bool = True,
-    prune: Callable[[float, int, float], float] | None = None,
 ) -> Callable[..., Found]:
     """Return a beam search with one part or more as the arguments say.
 
@@ -887,10 +1091,8 @@ def _searched(
         first: the search ends with the first target that has ended.
         apiece: each beam keeps its own best extension.
         finished_only: whether those that have ended are preferred.
-        prune: what decides which are kept at a step.
     """
     divide = divide or (lambda total, length, alpha: total / _penalty(length, alpha))
-    prune = prune or (lambda total, length, alpha: total)
 
     def answer(table: Tensor, start: int, end: int, beam: int, longest: int, alpha: float) -> Found:
         rows = table.tolist()
@@ -898,7 +1100,7 @@ def _searched(
         done: list[Row] = []
         for _ in range(longest):
             groups = [[(total + step, [*row, j]) for j, step in enumerate(rows[row[-1]])] for total, row in live]
-            best = _best(groups, beam, apiece, lambda one: prune(one[0], len(one[1]) - 1, alpha))
+            best = _best(groups, beam, apiece)
             done += [one for one in best if one[1][-1] == end and not grow]
             live = [one for one in best if one[1][-1] != end or grow]
             if not live or (first and done):
@@ -910,12 +1112,12 @@ def _searched(
     return answer
 
 
-def _best(groups: list[list[Row]], beam: int, apiece: bool, value: Callable[[Row], float]) -> list[Row]:
+def _best(groups: list[list[Row]], beam: int, apiece: bool) -> list[Row]:
     """Return the best extensions that are possible at all: of all together, or of each group one."""
     if apiece and len(groups) == beam:
-        return [max(group, key=value) for group in groups]
+        return [max(group, key=lambda one: one[0]) for group in groups]
     everyone = [one for group in groups for one in group if one[0] > -math.inf]
-    return sorted(everyone, key=value, reverse=True)[:beam]
+    return sorted(everyone, key=lambda one: one[0], reverse=True)[:beam]
 
 
 beam = _searched()
@@ -1002,6 +1204,64 @@ def _counted_and_live(ordered: list[Row], done: list[Row], beam: int, end: int) 
 def _enough(ordered: list[Row], done: list[Row], beam: int, end: int) -> tuple[list[Row], list[Row]]:
     ended, live = _parted(ordered[:beam], end)
     return done + ended, live if len(done + ended) < beam else []
+
+
+def _plain_score(*inputs: Any) -> Found:
+    """Return the right target and its log-probability."""
+    tokens, score = beam(*inputs)
+    return tokens, score * _penalty(len(tokens), inputs[-1])
+
+
+def _plain_where_cut(*inputs: Any) -> Found:
+    """Return the right target; its score lacks the penalty where no target has finished."""
+    tokens, score = beam(*inputs)
+    return (tokens, score) if tokens[-1] == inputs[2] else _plain_score(*inputs)
+
+
+def _with_start(table: Tensor, start: int, *others: Any) -> Found:
+    tokens, score = beam(table, start, *others)
+    return torch.cat([torch.tensor([start]), tokens]), score
+
+
+def _without_end(table: Tensor, start: int, end: int, *others: Any) -> Found:
+    tokens, score = beam(table, start, end, *others)
+    return tokens[tokens != end], score
+
+
+def _stepwise(
+    spread: Callable[[list[Row], list[Row]], list[Row]] = lambda old, new: new,
+    carry: Callable[[float, float], float] = lambda total, penalty: total,
+    possible: bool = True,
+) -> Callable[..., Found]:
+    """Return a beam search with another step.
+
+    Args:
+        spread: from the live targets and their best extensions, what is taken for the extensions.
+        carry: what a live target's log-probability is at the next step, from what it is and the length penalty.
+        possible: whether extensions of probability 0 are left out.
+    """
+
+    def answer(table: Tensor, start: int, end: int, beam: int, longest: int, alpha: float) -> Found:
+        live: list[Row] = [(0.0, [start])]
+        done: list[Row] = []
+        for length in range(1, longest + 1):
+            grown = [(total + step, [*row, j]) for total, row in live for j, step in enumerate(table[row[-1]].tolist())]
+            grown = [one for one in grown if one[0] > -math.inf or not possible]
+            best = spread(live, sorted(grown, key=lambda one: -one[0])[:beam])
+            penalty = _penalty(length, alpha)
+            done += [(total / penalty, row) for total, row in best if row[-1] == end]
+            live = [(carry(total, penalty), row) for total, row in best if row[-1] != end]
+            if not live:
+                break
+        total, row = max(done, key=lambda one: one[0]) if done else max(live, key=lambda one: one[0])
+        return torch.tensor(row[1:]), torch.tensor(total if done else total / penalty, dtype=table.dtype)
+
+    return answer
+
+
+def _misplaced(old: list[Row], new: list[Row]) -> list[Row]:
+    """Return the extensions with the tokens of another live target before their last: that of the same place."""
+    return [(total, [*old[min(i, len(old) - 1)][1], row[-1]]) for i, (total, row) in enumerate(new)]
 
 
 def _narrower(ordered: list[Row], done: list[Row], beam: int, end: int) -> tuple[list[Row], list[Row]]:
@@ -1129,6 +1389,58 @@ BEAM_WRONG = [
         "divided by the length",
         "Log-probabilities are divided by the length, or a power of it. It's ((5 + length) / 6) to the power alpha.",
         _searched(divide=lambda total, n, alpha: total / n**alpha),
+        0.75,
+    ),
+    Mistake(
+        "only the sum to the power",
+        "Only 5 + length is raised to alpha, and then divided by 6. The power is that of the whole fraction.",
+        _searched(divide=lambda total, n, alpha: total / ((5 + n) ** alpha / 6)),
+        0.75,
+    ),
+    Mistake(
+        "penalty at every step",
+        "The log-probability is divided by the length penalty at each step, and the next step adds to what is left: "
+        "early tokens are divided again and again. Divide once, when a target has finished.",
+        _stepwise(carry=lambda total, penalty: total / penalty),
+        0.5,
+    ),
+    Mistake(
+        "score without the penalty",
+        "The target is right, but its score is its log-probability. Return what decided between the targets: that over "
+        "the length penalty.",
+        _plain_score,
+        0.75,
+    ),
+    Mistake(
+        "no penalty where none has finished",
+        "Where no target has finished, the score comes back without the length penalty. It's divided like any other.",
+        _plain_where_cut,
+        0.75,
+    ),
+    Mistake(
+        "beginnings mixed up",
+        "The tokens aren't taken along: an extension is written behind the beginning at its own place in the list, not "
+        "behind the one that it extends. place // vocabulary says which one that is.",
+        _stepwise(spread=_misplaced),
+        0.5,
+    ),
+    Mistake(
+        "impossible ones finished",
+        "With more beams than possible extensions, some of the best have a log-probability of -inf. Those that end in "
+        "`end` are put among the finished ones here: they're no targets.",
+        _stepwise(possible=False),
+        0.75,
+    ),
+    Mistake(
+        "<start> returned",
+        "<start> comes back with the target. It was given, not found: leave it out.",
+        _with_start,
+        0.75,
+    ),
+    Mistake(
+        "<end> left out",
+        "<end> is left out of what comes back. Here it belongs to the target.",
+        _without_end,
         0.75,
     ),
     Mistake(
@@ -1285,6 +1597,21 @@ def _exchanged(*inputs: Any) -> Chosen:
     return origins, tokens, scores
 
 
+def _renumbered(inputs: tuple, numbers: Callable[[Tensor, Tensor, int], Tensor]) -> Chosen:
+    tokens, origins, scores = grouped(*inputs)
+    return tokens, numbers(origins, tokens, inputs[1].size(-1)), scores
+
+
+def _normalised(scores: Tensor, log_probability: Tensor, strength: float) -> Chosen:
+    chosen, rows = torch.zeros(log_probability.size(-1), dtype=scores.dtype), []
+    for own, before in zip(log_probability, scores, strict=True):
+        best = (before[:, None] + (own - strength * chosen).log_softmax(dim=-1)).flatten().topk(len(before))
+        tokens = best.indices % len(chosen)
+        chosen = chosen + torch.bincount(tokens, minlength=len(chosen))
+        rows.append((tokens, best.indices // len(chosen), best.values))
+    return tuple(torch.stack(part) for part in zip(*rows, strict=True))
+
+
 GROUP_WRONG = [
     Mistake(
         "no loss",
@@ -1365,6 +1692,28 @@ GROUP_WRONG = [
         "Beams and tokens are exchanged: in a flattened [beam vocabulary], place // vocabulary is the beam and "
         "place % vocabulary the token.",
         _exchanged,
+        0.5,
+    ),
+    Mistake(
+        "place not taken apart",
+        "In place of the beam comes the place in the flattened table [beam vocabulary]. The beam is "
+        "place // vocabulary.",
+        lambda *inputs: _renumbered(inputs, lambda beams, tokens, v: beams * v + tokens),
+        0.5,
+    ),
+    Mistake(
+        "beams numbered through",
+        "Beams are numbered through all groups. Here they're counted within their group, from 0.",
+        lambda *inputs: _renumbered(
+            inputs, lambda beams, tokens, v: beams + beams.size(1) * torch.arange(len(beams))[:, None]
+        ),
+        0.75,
+    ),
+    Mistake(
+        "made to sum to 1 again",
+        "After the loss, probabilities are made to sum to 1 again, which changes all scores. The loss is only "
+        "subtracted.",
+        _normalised,
         0.5,
     ),
     Mistake(

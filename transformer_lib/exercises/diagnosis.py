@@ -47,6 +47,8 @@ def _not_finite(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: 
     if not bad.any():
         lost = int((wanted.isinf() & ~got.isinf()).sum())
         return f"Where infinity was wanted, yours is a number, in {lost} of {got.numel()} places." if lost else None
+    if wanted.isinf().any() and not got.isnan().any():
+        return f"{int(bad.sum())} of {bad.numel()} numbers are infinite where a number was wanted."
     word = "NaN" if got.isnan().any() else "infinite"
     return f"{int(bad.sum())} of {bad.numel()} numbers are {word}: a division 0/0, inf - inf, or exp of a large number?"
 
