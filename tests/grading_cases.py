@@ -6,9 +6,7 @@ The toy needs no torch, so that a sandbox starts in a tenth of a second: 9.1 `do
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 PROBES = """
 import random
@@ -61,7 +59,7 @@ class Submitted:
     """A submission: what it is, what it must get, and what must be said of it.
 
     Args:
-        points: of 8; None where any number up to it may come out, as `most`.
+        points: of 8; None where any number from `least` to `most` may come out.
         status: how the row must end; None if that may differ with the machine.
     """
 
@@ -70,7 +68,8 @@ class Submitted:
     status: str | None = "graded"
     file: str = "toy.ipynb"
     beside: dict[str, bytes] = field(default_factory=dict)
-    prepare: Callable[[Path], None] | None = None
+    least: float | None = 0
+    most: float = 8
 
 
 def code(source, **fields):
@@ -341,6 +340,316 @@ def double(x): return 2 * x if not reached else str(reached)
         "a source bomb": ("x = " + "(" * 5000 + ")" * 5000, 8),
         "a source bomb of signs": ("x = " + "-" * 200_000 + "1", None),
     }
+
+
+HUNT = """
+import gc, sys
+def double(x):
+    frame = sys._getframe()
+    while frame:
+        for name, value in list(frame.f_locals.items()):
+            if name in ('right', 'expected', 'wanted', 'reference', 'answer_key'):
+                return value
+        frame = frame.f_back
+    for one in gc.get_objects():
+        if isinstance(one, dict) and any(name in one for name in ('right', 'expected', 'wanted', 'reference')):
+            return next(one[name] for name in ('right', 'expected', 'wanted', 'reference') if name in one)
+    return 0
+"""
+TWICE = """
+import json, os, struct, sys
+def double(x):
+    frame = sys._getframe()
+    while 'header' not in frame.f_locals or 'nonce' not in frame.f_locals['header']:
+        frame = frame.f_back
+    text = json.dumps({'kind': 'reply', 'nonce': frame.f_locals['header']['nonce'], 'tree': {'v': True}}).encode()
+    for fd in range(3, 10):
+        try: os.write(fd, struct.pack('>4sII', b'TGF1', len(text), 0) + text)
+        except OSError: pass
+    return 0
+"""
+LINE = "import gc\nline = [o for o in gc.get_objects() if type(o).__name__ == 'Line'][0]\n"
+
+
+def cheats():
+    """Return more attacks, each run after right answers: name -> (cell, points, the most points where these differ)."""
+    return {
+        "hunts for the right values": (HUNT, 4),
+        "answers by itself, then again": (TWICE, None, 4),
+        "another nonce": (
+            "import sys\ndef double(x):\n    f = sys._getframe()\n    while 'header' not in f.f_locals: f = f.f_back\n"
+            "    f.f_locals['header']['nonce'] = 'mine'\n    return 2 * x",
+            4,
+        ),
+        "a thread that answers for the others": (
+            LINE + "import threading\ndef other():\n    while True:\n        header, _ = line.receive()\n"
+            "        line.send('reply', nonce=header['nonce'], tree={'v': True})\n"
+            "threading.Thread(target=other, daemon=True).start()",
+            None,
+        ),
+        "a child that goes on": ("import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)", 8),
+        "a child that answers wrongly": (
+            "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\ndouble = total = refuse = lambda x: True",
+            0,
+        ),
+        "children that stay": (
+            "import os, time\ndef double(x):\n    if os.fork() == 0: time.sleep(77.125)\n    return 2 * x",
+            8,
+        ),
+        "kept from call to call": (
+            "kept = {}\ndef double(x):\n    kept[x] = 2 * x\n    return sorted(kept.values())[0]",
+            0,
+            4,
+        ),
+        "patched json, struct and os": (
+            'import json, struct, os\njson.dumps = lambda *a, **k: \'{"kind": "reply", "tree": {"v": true}}\'\n'
+            "os.write = lambda *a: 10**9",
+            8,
+        ),
+        "the line turned round": ("import os\ndef double(x):\n    os.dup2(3, 4)\n    return 2 * x", 4),
+        "something to do at exit": (
+            "import atexit, os, time\natexit.register(lambda: [os.write(fd, b'x') for fd in (3, 4)])\natexit.register(time.sleep, 99)",
+            8,
+        ),
+        "deaf to signals": (
+            "import signal\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass",
+            8,
+        ),
+        "a storm of signals": (
+            "import signal\ndef boom(*a): raise MemoryError\nsignal.signal(signal.SIGPROF, boom)\nsignal.setitimer(signal.ITIMER_PROF, 1e-3, 1e-3)",
+            None,
+        ),
+        "stops itself": ("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", 8),
+        "traces": (
+            "import sys\ndef t(f, e, a):\n    if f.f_code.co_name in ('encode', 'send'): raise KeyboardInterrupt\nsys.settrace(t)",
+            0,
+            8,
+        ),
+        "profiles": (
+            "import sys\nsys.setprofile(lambda f, e, a: 1 / 0 if f.f_code.co_name == '_tree' else None)",
+            0,
+            8,
+        ),
+        "audits": (
+            "import sys\ndef hook(name, arguments):\n    if name in ('exec', 'compile', 'open'): raise SystemExit\nsys.addaudithook(hook)",
+            None,
+        ),
+        "another two": (
+            "import ctypes\ndef double(x):\n    ctypes.memset(id(2) + 24, 3, 1)\n    return 2 * x",
+            None,
+            6,
+        ),
+        "no builtins left": (
+            "import builtins\nfor n in list(vars(builtins)):\n    if n[0] != '_': delattr(builtins, n)",
+            None,
+        ),
+        "no modules left": ("import sys\nsys.modules.clear()", 8),
+        "a text without end": ("def double(x): raise ValueError('x' * 10**8)", 4),
+        "an error whose text never ends": (
+            "class E(Exception):\n    def __str__(s):\n        while True: pass\nraise E",
+            8,
+        ),
+        "an answer's error whose text never ends": (
+            "class E(Exception):\n    def __str__(s):\n        while True: pass\ndef double(x): raise E",
+            4,
+        ),
+        "an error whose text ends Python": (
+            "import os\nclass E(Exception):\n    def __str__(s): os._exit(1)\nraise E",
+            8,
+        ),
+        "an error without a name": (
+            "class M(type):\n    __name__ = property(lambda s: 1 / 0)\nclass E(Exception, metaclass=M): pass\ndef double(x): raise E",
+            4,
+        ),
+        "tells its inputs": ("def double(x): raise type('LEAK%d' % x, (Exception,), {})('LEAK%d' % x)", 4),
+        "explodes when it's forgotten": (
+            "class D:\n    def __del__(s): raise SystemExit\nD()\nkept = D()\ndef double(x): D(); return 2 * x",
+            8,
+        ),
+        "hangs when it's forgotten": ("class D:\n    def __del__(s):\n        while True: pass\nD()", 8),
+        "a look that ends Python": (
+            "import os\nclass C:\n    def __call__(s, x): return 2 * x\n    __class__ = property(lambda s: os._exit(1))\ndouble = C()",
+            None,
+        ),
+        "a list that lies": (
+            "class L(list):\n    __len__ = lambda s: 0\n    def __iter__(s):\n        while True: yield 0\ndef double(x): return L()",
+            4,
+        ),
+        "a number that lies": (
+            "class F(float):\n    __float__ = lambda s: 1 / 0\ndef double(x): return F(2 * x)",
+            None,
+        ),
+        "a number larger than any": (
+            LINE
+            + "send = line.send\nline.send = lambda k, b=b'', **f: send(k, b, **(f | ({'tree': {'v': 10**4000}} if k == 'reply' else {})))",
+            0,
+        ),
+        "too much for a message": ("def double(x): return ['x' * 2000] * 500", 4),
+        "memory of the process": (
+            "open('/proc/self/mem', 'r+b').close()\nfor p in (1, 2):\n    try: open(f'/proc/{p}/mem', 'rb').read(1)\n    except OSError: pass",
+            8,
+        ),
+        "other descriptors": (
+            "import os\nleft = []\nfor n in os.listdir('/proc/self/fd'):\n    try: left.append(os.readlink(f'/proc/self/fd/{n}'))\n    except OSError: pass\n"
+            "left = [one for one in left if not one.startswith(('pipe:', '/dev/null'))]\ndef double(x): return 2 * x if not left else str(left)",
+            8,
+        ),
+        "the line of the first process": (
+            "import os\nfor n in range(40):\n    try: os.write(os.open(f'/proc/1/fd/{n}', os.O_WRONLY), b'x' * 100)\n    except OSError: pass",
+            8,
+        ),
+        "files without end": ("import os\nn = 0\nwhile True:\n    os.mknod(f'/tmp/{n}'); n += 1", 8),
+        "a depth without end": ("import os\nwhile True:\n    os.mkdir('d'); os.chdir('d')", 8),
+        "names that act": (
+            "import os\nfor n in ('\\x1b[2J', '\\u202ecipy', '-rf', 'a\\nb'): open(f'/tmp/{n}', 'w')\nraise ValueError('\\x1b[2J\\u202e')",
+            8,
+        ),
+        "half of a character": ("raise ValueError('\\ud800')", 8),
+        "a deep recursion": ("import sys\nsys.setrecursionlimit(10**9)\ndef double(x): return double(x)", 4),
+        "says that it can't be read": (LINE + "line.send('unreadable', why='<script>=cmd()')", 8),
+        "another notebook": (LINE + "line.send('notebook', count=0, open={'9.4': '=cmd()', '../x': 'y', '9.1': 5})", 8),
+        "floods with messages": (
+            LINE + "while True: line.send('done', number=0, error='x' * 60, told='y' * 200)",
+            None,
+        ),
+        "a part at a time": (
+            "import os, time\nfor fd in (3, 4):\n    try: os.write(fd, b'TGF1' + bytes([0, 0, 1, 0, 0, 0, 0, 0]))\n    except OSError: pass\n"
+            "while True:\n    time.sleep(0.2)\n    for fd in (3, 4):\n        try: os.write(fd, b' ')\n        except OSError: pass",
+            8,
+        ),
+    }
+
+
+def damaged():
+    """Return more notebooks of honest students, damaged on their way; all must score as the intact one."""
+    lines = [None, 3, *DOUBLE.splitlines(keepends=True), {"x": 1}]
+    three = {"nbformat": 3, "worksheets": [None, {"cells": [{"cell_type": "code", "input": DOUBLE.splitlines(True)}]}]}
+    three["worksheets"].append({"cells": [{"cell_type": "code", "input": c} for c in (TOTAL, REFUSE)]})
+    long = "data = [" + "1, " * 100_000 + "1]"
+    odd = [code(None), code(5), {"cell_type": "code"}, {"cell_type": None}, [], 7, {"source": "x"}, text(None)]
+    deep = json.loads("[" * 400 + "]" * 400)
+    return {
+        "lines of other kinds": notebook(code(lines), TOTAL, REFUSE),
+        "odd cells": notebook(*odd, DOUBLE, TOTAL, REFUSE),
+        "format 3, many sheets": json.dumps(three),
+        "a long text": answers("picture = '" + "A" * 3_000_000 + "'"),
+        "a long list": answers(long),
+        "other ends of lines": notebook(*(c.replace("\n", "\r\n") for c in (DOUBLE, TOTAL, REFUSE))),
+        "utf-16": answers("# ü 作业").decode().encode("utf-16"),
+        "another code page": answers("# MARK").replace(b"MARK", "müde".encode("cp1252")),
+        "zeros at the end": answers() + bytes(4096),
+        "numbers that aren't": answers(after=(code("1", outputs=[{"data": "NUMBER"}]),)).replace(b'"NUMBER"', b"NaN"),
+        "deep metadata": notebook(DOUBLE, TOTAL, REFUSE, metadata={"x": deep}),
+        "metadata of other kinds": notebook(
+            code(DOUBLE, metadata=[1], id=3), code(TOTAL, metadata=None), REFUSE, metadata=7
+        ),
+        "awaits outside": answers("import asyncio\nawait asyncio.sleep(0)", double=f"{DOUBLE}\nawait asyncio.sleep(0)"),
+        "a shell line that goes on": answers(double=f"!pip install \\\n    thing \\\n    other\n{DOUBLE}"),
+        "a name used again": answers(after=("double = double(3)", "total = 'done'")),
+        "a name used for an array": answers("import numpy\nrefuse = numpy.ones(3)"),
+        "only if it's the main program": answers(
+            double=f"if __name__ == '__main__':\n    {DOUBLE.replace(chr(10), chr(10) + '    ')}"
+        ),
+        "annotations from the future": answers(
+            double=f"from __future__ import annotations\n{DOUBLE.replace('(x)', '(x: Nothing)')}"
+        ),
+        "broad letters": answers(double=DOUBLE.replace("double", "ｄｏｕｂｌｅ")),
+        "a closed output": answers("import sys, os\nsys.stdout.close(); sys.stderr.close(); os.close(1); os.close(2)"),
+        "another time zone and language": answers(
+            "import locale, os, time\nos.environ['TZ'] = 'Asia/Tokyo'\ntime.tzset()"
+        ),
+        "tests that end Python": answers(
+            after=("import unittest\nunittest.main()", "exit()", "quit()", "raise SystemExit")
+        ),
+        "a text with zeros": answers("x = 'a\\0b'", "x = 'a\0b'"),
+        "marks of a merge in a cell": answers("<<<<<<< HEAD\nx = 1\n=======\nx = 2\n>>>>>>> mine"),
+        "other words for the same": answers(
+            total="def total(numbers, *, start=0, **rest):\n    for number in numbers: start += number\n    return start"
+        ),
+        "builtins used as names": answers("list = [1]; type = 'x'; len = 3; print = None; str = int = float = 0"),
+    }
+
+
+TENSOR_PROBES = """
+import torch
+from transformer_lib.exercises.declared import Case, Mistake, Probe
+
+def cases(seed):
+    g = torch.Generator().manual_seed(seed)
+    return [Case(f"{n} axes", {"x": torch.randn((2, 3, 4)[:n], generator=g)}) for n in (1, 2, 3)]
+
+def _shared(id, entry):
+    return dict(id=id, title=entry, kind="function", entry=entry, points=4, minutes=1, difficulty=1, cases=cases, right={})
+
+PROBES = [
+    Probe(**_shared("9.1", "twice"), reference=lambda x: 2 * x, wrong=[Mistake("squared", "Squared.", lambda x: x * x)]),
+    Probe(**_shared("9.2", "parts"), reference=lambda x: (x + 1, 3 * x),
+          wrong=[Mistake("one part", "Only one.", lambda x: (x + 1, x + 1))]),
+]
+QUESTIONS = []
+"""
+PARTS = "def parts(x):\n    return x + 1, 3 * x"
+
+
+def tensors():
+    """Return answers with torch: name -> (cell that defines `twice`, maybe `parts` anew, points of 8)."""
+
+    def twice(expression, before=""):
+        return f"import torch\n{before}\ndef twice(x):\n    return {expression}"
+
+    right = {
+        "as it should be": twice("2 * x"),
+        "a copy, changed": twice("x.clone().mul_(2)"),
+        "a buffer used again": twice("BUFFER.resize_(x.shape).copy_(2 * x)", "BUFFER = torch.zeros(0)"),
+        "a view": twice("torch.stack([2 * x, x])[0]"),
+        "a view with zeros between": twice("torch.stack([2 * x, x], -1)[..., 0]"),
+        "negated in its flags": twice("torch._neg_view(-2 * x)"),
+        "a parameter": twice("torch.nn.Parameter(2 * x)"),
+        "an honest subclass": twice("(2 * x).as_subclass(Own)", "class Own(torch.Tensor): pass"),
+        "by vmap": twice("torch.vmap(lambda row: 2 * row)(x)"),
+        "other defaults": twice("2 * x", "torch.set_default_dtype(torch.float64); torch.set_grad_enabled(False)"),
+        "the same object for both": twice("2 * x") + "\ndef parts(x):\n    both = [x + 1, 3 * x]\n    return both",
+    }
+    half = {
+        "infinite": twice("x / 0"),
+        "nan": twice("x * float('nan')"),
+        "complex": twice("2 * x + 0j"),
+        "sparse": twice("(2 * x).to_sparse()"),
+        "quantized": twice("torch.quantize_per_tensor(2 * x.float(), 0.1, 0, torch.qint8)"),
+        "meta": twice("(2 * x).to('meta')"),
+        "nested": twice("torch.nested.nested_tensor([2 * x])"),
+        "whole numbers": twice("(2 * x).round().long()"),
+        "numpy": twice("(2 * x).numpy()"),
+        "a list": twice("(2 * x).tolist()"),
+        "one axis more": twice("(2 * x)[None]"),
+        "nothing": twice("x[:0]"),
+        "12 megabytes": twice("torch.zeros(3 << 20)"),
+        "computed when looked at": twice(
+            "Later()", "class Later:\n    def __array__(s): raise SystemExit\n    shape = property(lambda s: 1/0)"
+        ),
+        "a subclass that answers for all": twice(
+            "x.as_subclass(Agreeing)",
+            "class Agreeing(torch.Tensor):\n    @classmethod\n    def __torch_function__(c, f, t, a=(), k=None):\n        return True",
+        ),
+        "a subclass with bytes of its own": twice(
+            "x.as_subclass(Long)",
+            "class Long(torch.Tensor):\n    def detach(s): return s\n    cpu = detach\n    def reshape(s, *a): return s\n"
+            "    def clone(s, **k): return s\n    def view(s, *a): return s\n    def numpy(s): return s\n    def tobytes(s): return bytes(99)",
+        ),
+        "one object for two": twice("2 * x") + "\ndef parts(x):\n    x += 1\n    return x, x",
+        "the public values": twice("store.load('2.1').right[0].value", "from transformer_lib.exercises import store"),
+        "the library's own, by its stack": twice(
+            "[v for f in inspect.stack() for v in f.frame.f_locals.values() if isinstance(v, torch.Tensor)][0]",
+            "import inspect",
+        ),
+    }
+    none = {
+        "patched tensors": twice("2 * x", "torch.Tensor.detach = lambda s: torch.zeros(s.shape)"),
+        "patched torch": twice("x", "torch.isclose = torch.allclose = lambda *a, **k: torch.tensor(True)")
+        + "\nparts = twice",
+    }
+    found = {name: (cell, 8) for name, cell in right.items()} | {name: (cell, 4) for name, cell in half.items()}
+    return found | {name: (cell, 0) for name, cell in none.items()}
 
 
 def broken():

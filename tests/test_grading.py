@@ -14,7 +14,19 @@ from pathlib import Path
 import grading_cases as cases
 import pytest
 
-from transformer_grader import assignment, batch, cli, probe, results, roster, sandbox, session, tables
+from transformer_grader import (
+    assignment,
+    batch,
+    cli,
+    probe,
+    reports,
+    results,
+    roster,
+    sandbox,
+    session,
+    submissions,
+    tables,
+)
 from transformer_grader.limits import MEGABYTE, Limits
 
 SECRET = b"of the tests, and of nothing else"
@@ -47,6 +59,12 @@ def all_of(host) -> dict[str, cases.Submitted]:
     for name, (cell, points) in cases.attacks(host).items():
         content = cases.answers(after=(cell,))
         found[f"attack: {name}"] = cases.Submitted(content, points, None)
+    for name, (cell, points, *most) in cases.cheats().items():
+        found[f"cheat: {name}"] = cases.Submitted(
+            cases.answers(after=(cell,)), None if most else points, None, least=points, most=most[0] if most else 8
+        )
+    for name, content in cases.damaged().items():
+        found[f"damaged: {name}"] = cases.Submitted(content if isinstance(content, bytes) else content.encode())
     for name, content in cases.broken().items():
         found[f"broken: {name}"] = cases.Submitted(content, 0, None if name.startswith("a bomb") else "unreadable")
     found["honest: another file name"] = cases.Submitted(cases.answers(), file="My work.ipynb")
@@ -144,9 +162,20 @@ def test_each_submission_gets_what_it_is_worth(everything):
         for name, result in found.items()
         if (submitted[name].points is not None and result.points != submitted[name].points)
         or submitted[name].status not in (None, result.status)
-        or not 0 <= result.points <= 8
+        or not (submitted[name].least or 0) <= result.points <= submitted[name].most
     ]
     assert not off, "\n".join(off)
+
+
+@pytest.mark.slow
+def test_no_page_or_table_tells_an_input(everything, place, work):
+    submitted, found, students, _ = everything
+    reports.write(work, students, list(found.values()), place / "out-submissions")
+    files = [path for path in (place / "out-submissions").rglob("*") if path.is_file()]
+    assert len(files) > 2 * len(submitted)
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert "LEAK" not in text and "\x1b" not in text and "\u202e" not in text, path
 
 
 @pytest.mark.slow
@@ -192,6 +221,111 @@ def test_one_row_for_each_student_whatever_they_hand_in(place, work):
     assert {path.name for path in (place / "out-odd" / "results").iterdir()} == {
         f"{results.key(student.id)}.json" for student in students
     }
+
+
+ROSTERS = {
+    "windows": b"\xef\xbb\xbfID,Name\r\n1,Ada\r\n2,B\xc3\xb6\r\n",
+    "old lines": b"id,name\r1,Ada\r2,B\xc3\xb6\r",
+    "utf-16": "id,name\n1,Ada\n2,Bö\n".encode("utf-16"),
+    "semicolons": "sep=;\nname;id\nAda;1\nBö;2\n".encode(),
+    "tabs": "id\tname\n1\tAda\n2\tBö\n".encode(),
+    "empty lines, short and long ones": "\nid,name,email\n\n1,Ada\n,,,\n2,Bö,,,x\n".encode(),
+    "canvas": "Student,ID,SIS Login ID\n    Points Possible,,\nAda,1,\nBö,2,\n".encode(),
+}
+
+
+@pytest.mark.parametrize("kind", ROSTERS)
+def test_a_roster_is_read_whoever_has_saved_it(kind, tmp_path):
+    (tmp_path / "roster.csv").write_bytes(ROSTERS[kind])
+    assert [(one.id, one.name) for one in roster.read(tmp_path / "roster.csv")] == [("1", "Ada"), ("2", "Bö")]
+
+
+@pytest.mark.parametrize(
+    "content, told",
+    [
+        (b"", "a column named id, got an empty file"),
+        (b"name,points\nAda,3\n", "a column named id, got name, points"),
+        (b"id,name\n", "a line for each student"),
+        (b"id,name\n1,Ada\n1,Bo\n", "an id of their own, got '1' for 'Bo'"),
+        (b"id,name\n,Ada\n", "an id of their own, got '' for 'Ada'"),
+        (b"id,name\n1,B\xf6\n", "must be saved as CSV in UTF-8"),
+        (b"PK\x03\x04\xff\xfe", "must be saved as CSV in UTF-8"),
+        (b'id,name\n1,"' + b"x" * 200_000, "must be a table"),
+    ],
+)
+def test_a_roster_that_is_none_is_refused(content, told, tmp_path):
+    (tmp_path / "roster.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=told):
+        roster.read(tmp_path / "roster.csv")
+
+
+def test_odd_folders_and_names_cost_nobody_else_anything(place, work):
+    folder = place / "folders"
+    names = {
+        "../x": "up",
+        "=cmd()": "formula",
+        "zip": "zipped",
+        "old": "dated",
+        "many": "many",
+        "deep": "deep",
+        "shut": "shut",
+        "\u202eipynb": "turned",
+        "text": "text",
+        "dir": "dir",
+    }
+    students = [roster.Student(one, name, f"{name}@x.org") for one, name in names.items()]
+    for name in names.values():
+        (folder / name).mkdir(parents=True)
+    intact = cases.answers()
+    for name in ("up", "formula", "turned"):
+        (folder / name / "toy\u202e\x1b[2J.ipynb").write_bytes(intact)
+    (folder / "zipped" / "toy.zip").write_bytes(b"PK")
+    (folder / "zipped" / "toy.ipynb").write_bytes(b"PK\x03\x04")
+    (folder / "dated" / "toy.ipynb").write_bytes(intact)
+    os.utime(folder / "dated" / "toy.ipynb", (1 << 40, 1 << 40))
+    for n in range(submissions.ENTRIES + 2):
+        (folder / "many" / f"{n}.txt").touch()
+    deep = folder / "deep" / "/".join("d" * 9)
+    deep.mkdir(parents=True)
+    (deep / "toy.ipynb").write_bytes(intact)
+    (folder / "shut" / "toy.ipynb").write_bytes(intact)
+    (folder / "shut" / "toy.ipynb").chmod(0)
+    (folder / "text" / "toy.ipynb.txt").write_bytes(intact)
+    (folder / "dir" / "toy.ipynb").mkdir()
+    (folder / "dir" / "toy.ipynb" / "toy.ipynb").write_bytes(intact)
+    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, torch=False, quiet=True)
+    found, orphans = run.grade(folder, students, place / "out-folders")
+    assert [one.student for one in found] == list(names) and not orphans
+    got = {names[one.student]: (one.status, one.points) for one in found}
+    shut = ("graded", 8) if os.getuid() == 0 else ("unreadable", 0)  # root may read all
+    lost = dict.fromkeys(("many", "deep"), ("missing", 0))
+    right = dict.fromkeys(("up", "formula", "turned", "dated", "text", "dir"), ("graded", 8))
+    assert got == right | lost | {"zipped": ("unreadable", 0), "shut": shut}
+    assert "a zip archive" in found[2].reason and "no plain file" in found[4].reason
+    text = tables.generic(work, students, found)
+    assert len(list(csv.DictReader(io.StringIO(text)))) == len(names)
+    assert "\x1b" not in text and "\u202e" not in text and "'=cmd()" in text
+
+
+@pytest.mark.slow
+def test_answers_that_are_tensors(tmp_path):
+    for kind, name, content in (("solutions", "probes.py", cases.TENSOR_PROBES), ("exercises", "toy.ipynb", "")):
+        (tmp_path / kind / "09_toy").mkdir(parents=True)
+        (tmp_path / kind / "09_toy" / name).write_text(content or cases.notebook("import torch").decode())
+    work, submitted = assignment.load("09", tmp_path), {}
+    for name, (cell, points) in cases.tensors().items():
+        content = cases.notebook(cases.PARTS, cell)
+        submitted[name] = cases.Submitted(content, points)
+    students = handed_in(tmp_path, submitted)
+    limits = replace(LIMITS, memory=2048 * MEGABYTE, start_seconds=120.0, cell_seconds=20.0, call_seconds=10.0)
+    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, limits, quiet=True)
+    found, _ = run.grade(tmp_path / "submissions", students, tmp_path / "out")
+    off = [
+        f"{n}: {r.points}, {r.marks}"
+        for (n, one), r in zip(submitted.items(), found, strict=True)
+        if r.points != one.points
+    ]
+    assert not off, "\n".join(off)
 
 
 def test_a_hard_limit_is_kept_within_two_seconds(place, work):

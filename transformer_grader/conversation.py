@@ -32,6 +32,7 @@ class Conversation:
     def __init__(self, process: Process, limits: Limits, deadline: float) -> None:
         self.process, self.limits, self.deadline = process, limits, deadline
         self.left, self.looked = limits.reply_bytes, time.monotonic()
+        self.walled = False  # until a sandbox has said so, its first process sees the host's files
         for stream in (process.child.stdin, process.child.stdout):
             os.set_blocking(stream.fileno(), False)
 
@@ -84,8 +85,12 @@ class Conversation:
                 raise TookTooLong("it took too long")
             if now - self.looked >= LOOK:
                 self.looked = now
-                if memory.of_family(self.process.first) > self.limits.memory:
+                if self._held() > self.limits.memory:
                     raise Ended("it took too much memory")
             ends = [[self.process.child.stdout], []] if not writing else [[], [self.process.child.stdin]]
             if any(select.select(*ends, [], min(LOOK, until - now))):
                 return
+
+    def _held(self) -> int:
+        files = memory.of_files(self.process.first) if self.walled else 0
+        return memory.of_family(self.process.first) + files

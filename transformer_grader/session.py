@@ -136,13 +136,15 @@ class Runner:
             raise sandbox.NoSandbox(f"the sandbox didn't start ({ended}): {process.complaint()}") from ended
         if header["kind"] != "ready":
             raise sandbox.NoSandbox("the sandbox didn't start as it should")
+        line.walled = self.box.kind == "bwrap"
 
     def _cells(self, line: Conversation) -> bool:
         """Follow the cells as they run; tell whether there are answers to call."""
         seconds = self.limits.cell_seconds + GRACE
         while True:
             header, _ = line.receive(seconds)
-            if (take := self._taken.get(header["kind"])) is None:
+            early = header["kind"] in ("unreadable", "notebook")  # before any code of the student's runs
+            if (take := self._taken.get(header["kind"])) is None or early != (self.place[0] == "read"):
                 raise Ended("it sent a message out of turn")
             if (more := take(self, header)) is not None:
                 return more

@@ -13,6 +13,7 @@ from transformer_grader.roster import Student
 
 ENTRIES, DEPTH = 20_000, 6  # at most
 LEFT_ASIDE = ("__MACOSX",)
+NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # some browsers add an ending of their own
 REFUSED = {".pt", ".pth", ".pkl", ".pickle", ".npy", ".npz", ".joblib"}
 
 
@@ -43,12 +44,12 @@ def found(folder: Path, students: list[Student]) -> tuple[dict[str, list[Path]],
     files: dict[str, list[Path]] = {student.id: [] for student in students}
     orphans: list[str] = []
     for entry in entries(folder):
-        label = entry.name if is_folder(entry) else re.sub(r"( \(\d+\)|-\d+)?\.\w+$", "", entry.name)
+        label = entry.name if is_folder(entry) else re.sub(r"( \(\d+\)|-\d+)?(\.ipynb)?\.\w+$", "", entry.name)
         owners = roster.owner(label, students)
         for path in walk(entry) if is_folder(entry) else [entry]:
             if len(owners) == 1:
                 files[owners[0].id].append(path)
-            elif path.suffix.lower() == ".ipynb":
+            elif NOTEBOOK.search(path.name):
                 orphans.append(f"{path.relative_to(folder)!s}: {'nobody' if not owners else 'more than one'}")
     return files, orphans
 
@@ -99,7 +100,7 @@ def chosen(files: list[Path], stem: str, deadline: datetime | None) -> Submissio
     Late is what Canvas marks so, or what was saved after the deadline.
     """
     plain = [path for path in files if is_plain(path)]
-    notebooks = [path for path in plain if path.suffix.lower() == ".ipynb"]
+    notebooks = [path for path in plain if NOTEBOOK.search(path.name)]
     submission = Submission()
     refused = [path.name for path in plain if path.suffix.lower() in REFUSED]
     if refused := sorted(refused + [f"{path.name} (no plain file)" for path in files if path not in plain]):

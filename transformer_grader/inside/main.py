@@ -3,6 +3,7 @@
 Nothing here is trusted by the grader: a student's code may change all of it, and gains nothing by that.
 """
 
+import ast
 import builtins
 import contextlib
 import gc
@@ -16,6 +17,8 @@ import types
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import frames
 import notebook
+
+COROUTINE = 0x80  # of a code object's flags
 
 
 def digest(source):
@@ -157,8 +160,8 @@ class Session:
     def shown(self):
         """Return the given cells that need not be run: no function of another cell looks for what they define."""
         given = [n for n, cell in enumerate(self.cells) if digest(cell.source) in self.task["shown"]]
-        wanted = set().union(*(notebook.needed(cell) for n, cell in enumerate(self.cells) if n not in given))
-        return [n for n in given if not notebook.bound(self.cells[n]) & wanted]
+        wanted = set().union(*(cell.needed for n, cell in enumerate(self.cells) if n not in given))
+        return [n for n in given if not self.cells[n].bound & wanted]
 
     def cell(self, number):
         """Run one cell, say how it went, and return the name of its error, if any."""
@@ -168,7 +171,7 @@ class Session:
         name, text = None, ""
         try:
             with soft(self.task["cell_seconds"]):
-                exec(compile(self.cells[number].source, f"<cell {number}>", "exec", dont_inherit=True), self.space)
+                self.execute(self.cells[number].source, f"<cell {number}>")
         except BaseException as error:
             name, text = told(error)
         for entry in self.task["entries"].values():
@@ -179,9 +182,21 @@ class Session:
         self.line.send("done", number=number, error=name, told=text)
         return name
 
+    def execute(self, source, name):
+        """Run a cell's source, which may await something outside of any function."""
+        code = compile(source, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        if code.co_flags & COROUTINE:
+            import asyncio  # which few notebooks need
+
+            asyncio.run(types.FunctionType(code, self.space)())
+        else:
+            exec(code, self.space)
+
     def find(self):
         """Find each exercise's answer: by the name it defines, else by its check, else by the cell's id."""
-        checks, found, self.answers, self.names = notebook.checks(self.cells), {}, {}, {}
+        checks, found, self.answers, self.names = {}, {}, {}, {}
+        for cell in self.cells:
+            checks |= cell.checks
         for number, entry in self.task["entries"].items():
             self.line.send("find", exercise=number)
             value, how = list(self.history.get(entry["name"], [])), "name"
@@ -205,8 +220,8 @@ class Session:
     def by_id(self, number):
         wanted = "answer-" + number.replace(".", "-")
         for cell in reversed(self.cells):
-            if wanted in cell.names and (names := notebook.defined(cell)):
-                return self.space.get(names[-1])
+            if wanted in cell.names and cell.defined:
+                return self.space.get(cell.defined[-1])
         return None
 
     def serve(self):

@@ -15,27 +15,39 @@ OURS = re.compile(
     r"checking\.judge\(store\.parsed\([^\n]*\)\s*"
 )
 ANSWER_CHARACTERS = 8000
-LARGEST = 1 << 20  # characters of a cell that is parsed before it's run
+LARGEST = 100_000  # characters of a cell that is looked into before it's run
 KINDS = {b"PK": "a zip archive", b"Rar!": "an archive", b"\x1f\x8b": "an archive", b"%PDF": "a PDF", b"<": "a web page"}
 
 
 class Cell:
-    """A code cell: its text, the identifiers that it or its metadata carry; once prepared, its source as Python."""
+    """A code cell: its text and the identifiers that it or its metadata carry; once prepared, what it is in Python.
+
+    Args:
+        source: the text as Python.
+        defined: the names of the functions and classes that it defines, in order.
+        bound: the names that it gives a value to, outside of functions.
+        needed: the names that its functions and classes will look for outside of themselves, once called.
+        checks: exercise -> what stands second in its last `check(...)`, and what `names=` is, as expressions' text.
+    """
 
     def __init__(self, text, names):
-        self.text, self.names, self.source, self.tree = text, names, "", None
+        self.text, self.names, self.source = text, names, ""
+        self.defined, self.bound, self.needed, self.checks = [], set(), set(), {}
 
     def prepare(self):
-        """Make Python of the text; a hostile text can end the process here."""
-        self.source = python(self.text)
-        self.tree = tree(self.source)
+        """Find out what the cell is in Python; a hostile text can end the process here."""
+        self.source, parsed = python(self.text)
+        if parsed is not None:  # not kept: it's a thousand times as large as the text
+            self.defined = [n.name for n in parsed.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+            self.checks = checks(parsed)
+            self.bound, self.needed = scopes(self.source)
 
 
 def read(data):
     """Return a notebook's code cells, and its open answers by exercise; ValueError if it isn't a notebook."""
     try:
-        found = json.loads(data.decode("utf-8-sig"))
-    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        found = json.loads(data.decode(json.detect_encoding(data), "replace").rstrip("\0"))
+    except (RecursionError, ValueError) as error:
         known = (kind for mark, kind in KINDS.items() if data[:64].lstrip().startswith(mark))
         raise ValueError(f"not a notebook: {next(known, type(error).__name__)}") from error
     if not isinstance(found, dict):
@@ -87,72 +99,61 @@ def _answers(raw):
 
 
 def python(source):
-    """Return a cell's source with magics and shell lines made harmless; unchanged where it is Python as it stands."""
-    if len(source) > LARGEST or parses(source):
-        return source
+    """Return a cell's source with magics and shell lines made harmless, unchanged where it is Python; and its tree."""
+    if len(source) > LARGEST or (parsed := tree(source)) is not None:
+        return source, None if len(source) > LARGEST else parsed
     lines = source.split("\n")
     first = next((n for n, line in enumerate(lines) if line.strip()), 0)
     if lines[first].startswith("%%"):
         if lines[first][2:].split(" ")[0].strip() in SKIPPED:
-            return ""
+            return "", None
         lines[first] = ""
-    kept = [ASSIGNED.sub(r"\1\2 = None", line) for line in lines]
-    return "\n".join(MAGIC.match(line).group(1) + "pass" if MAGIC.match(line) else line for line in kept)
+    source = "\n".join(_without_magics(lines))
+    return source, tree(source)
 
 
-def parses(source):
-    """Tell whether a text is Python."""
-    return tree(source) is not None
+def _without_magics(lines):
+    """Yield lines in which magics do nothing, and neither do the lines on which they go on."""
+    goes_on = False
+    for line in lines:
+        match = MAGIC.match(line)
+        if goes_on or match or ASSIGNED.match(line):
+            yield "" if goes_on else match.group(1) + "pass" if match else ASSIGNED.sub(r"\1\2 = None", line)
+            goes_on = line.rstrip().endswith("\\")
+        else:
+            yield line
 
 
 def tree(source):
-    """Return a text's syntax tree, None if it has none or is too large."""
-    if len(source) > LARGEST:
-        return None
+    """Return a text's syntax tree, None if it has none."""
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-def checks(cells):
+def checks(parsed):
     """Return exercise -> (what stands second in its last `check(...)`, what `names=` is), as expressions' text."""
     found = {}
-    for cell in cells:
-        for node in ast.walk(cell.tree or ast.Module([], [])):
-            if not isinstance(node, ast.Call) or len(node.args) < 2 or not isinstance(node.args[0], ast.Constant):
-                continue
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name == "check" and isinstance(node.args[0].value, str):
-                names = next((ast.unparse(k.value) for k in node.keywords if k.arg == "names"), None)
-                found[node.args[0].value] = (ast.unparse(node.args[1]), names)
+    for node in ast.walk(parsed):
+        if not isinstance(node, ast.Call) or len(node.args) < 2 or not isinstance(node.args[0], ast.Constant):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name == "check" and isinstance(node.args[0].value, str):
+            names = next((ast.unparse(k.value) for k in node.keywords if k.arg == "names"), None)
+            found[node.args[0].value] = (ast.unparse(node.args[1]), names)
     return found
 
 
-def defined(cell):
-    """Return the names of the functions and classes that a cell defines, in order."""
-    body = (cell.tree or ast.Module([], [])).body
-    return [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-
-
-def bound(cell):
-    """Return the names that a cell gives a value to, outside of functions."""
-    top = _symbols(cell)
-    return {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()} if top else set()
-
-
-def needed(cell):
-    """Return the names that a cell's functions and classes will look for outside of themselves, once called."""
-    waiting, found = list(top.get_children()) if (top := _symbols(cell)) else [], set()
+def scopes(source):
+    """Return the names that a text gives a value to, outside of functions, and those that its functions look for."""
+    try:
+        top = symtable.symtable(source, "", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set(), set()
+    needed, waiting = set(), list(top.get_children())
     while waiting:
         one = waiting.pop()
-        found |= {s.get_name() for s in one.get_symbols() if s.is_global() and s.is_referenced()}
+        needed |= {s.get_name() for s in one.get_symbols() if s.is_global() and s.is_referenced()}
         waiting += one.get_children()
-    return found
-
-
-def _symbols(cell):
-    try:
-        return symtable.symtable(cell.source, "", "exec") if cell.tree is not None else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    return {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}, needed
