@@ -33,6 +33,7 @@ def masked_cases(seed: int) -> list[Case]:
         tokens = torch.randint(specials, 30, shape, generator=g)
         if specials:
             tokens[:, 0], tokens[-1, -1] = 1, 0
+        tokens[0, 1] = specials  # the first id that may be chosen
         which, how = (torch.rand(shape, generator=g).mul(1000).round() / 1000 + 0.0003 for _ in range(2))
         which[0, 1:4] = torch.tensor([0.0203, 0.0403, 0.0603])[: shape[1] - 1]
         how[0, 1:4] = torch.tensor([0.0703, 0.8453, 0.9403])[: shape[1] - 1]
@@ -111,6 +112,13 @@ def masked_by_choice(
     fate = torch.where(which.lt(share) & tokens.ge(specials), fate, 3)
     options = torch.stack([torch.full_like(tokens, blank), instead, tokens, tokens])
     return options.gather(0, fate[None])[0], torch.where(fate < 3, tokens, NOTHING)
+
+
+def _by_which(
+    tokens: Tensor, which: Tensor, how: Tensor, instead: Tensor, share: float, blank: int, specials: int
+) -> tuple[Tensor, Tensor]:
+    """Return what comes out if the one draw decides both: whether a word is chosen, and what becomes of it."""
+    return masked(tokens, which, which / share, instead, share, blank, specials)
 
 
 MASKED_WRONG = [
@@ -220,6 +228,57 @@ MASKED_WRONG = [
         "labels first",
         "Inputs and labels are exchanged: first the inputs, then the labels.",
         lambda *inputs: masked(*inputs)[::-1],
+        0.75,
+    ),
+    Mistake(
+        "how not used",
+        "`how` isn't used: what becomes of a chosen word is read off `which` a second time. That's for `how` to say.",
+        _by_which,
+        0.5,
+    ),
+    Mistake(
+        "blank at every place",
+        "Wherever how is below 0.8 the blank comes in, at words that nobody chose, too. Each mask needs `chosen &`.",
+        _masked(
+            lambda tokens, chosen, how, instead, blank: torch.where(
+                chosen & (how >= 0.8) & (how < 0.9), instead, tokens.masked_fill(how < 0.8, blank)
+            )
+        ),
+        0.5,
+    ),
+    Mistake(
+        "other words at every place",
+        "From 0.8 to 0.9 another word comes in at words that nobody chose, too. Each mask needs `chosen &`.",
+        _masked(
+            lambda tokens, chosen, how, instead, blank: torch.where(
+                (how >= 0.8) & (how < 0.9), instead, tokens.masked_fill(chosen & (how < 0.8), blank)
+            )
+        ),
+        0.5,
+    ),
+    Mistake(
+        "exchanged and kept turned round",
+        "The two small ranges are turned round: from 0.8 to 0.9 another word comes in, from 0.9 on the word stays.",
+        _masked(
+            lambda tokens, chosen, how, instead, blank: torch.where(
+                chosen & (how >= 0.9), instead, tokens.masked_fill(chosen & (how < 0.8), blank)
+            )
+        ),
+        0.5,
+    ),
+    Mistake(
+        "first word left out",
+        "The id `specials` itself is taken for a special one. Special are the ids below it: >=, not >.",
+        _masked(choose=lambda tokens, which, share, specials: (which < share) & (tokens > specials)),
+        0.75,
+    ),
+    Mistake(
+        "special up to the blank",
+        "Ids up to the blank's are taken for special. `specials` says where the words begin; the blank may be "
+        "anywhere.",
+        lambda tokens, which, how, instead, share, blank, specials: masked(
+            tokens, which, how, instead, share, blank, blank + 1
+        ),
         0.75,
     ),
 ]
@@ -350,6 +409,36 @@ def _late(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> tuple[Tens
     return _cut()(tokens, cut, (*sentinels, sentinels[-1] if sentinels else 0))
 
 
+def _ended(choose: Callable[[tuple[int, ...], int], list[int]]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return source and target, with another end: from the sentinels and the number of spans."""
+
+    def answer(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        source, target = spans(tokens, cut, sentinels)
+        end = choose(sentinels, sum(gone for gone, _ in _pieces(tokens, cut)))
+        return source, torch.cat([target[:-1], torch.tensor(end, dtype=torch.long)])
+
+    return answer
+
+
+def _ended_in_both(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    source, target = spans(tokens, cut, sentinels)
+    return torch.cat([source, target[-1:]]), target
+
+
+def _start_missed(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return source and target if a span begins only where the token before it stays: not at the very first."""
+    size = len(_pieces(tokens, cut)[0][1]) if cut[0] else 0
+    source, target = spans(tokens[size:], cut[size:], sentinels) if size < len(cut) else (tokens[:0], sentinels[:1])
+    return source, torch.cat([tokens[:size], torch.as_tensor(target)])
+
+
+def _one_too_strict(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    needed = 1 + sum(gone for gone, _ in _pieces(tokens, cut))
+    if needed >= len(sentinels):
+        raise ValueError(f"{needed} sentinels are needed, got {len(sentinels)}")
+    return spans(tokens, cut, sentinels)
+
+
 SPANS_WRONG = [
     Mistake(
         "a sentinel for each token",
@@ -436,6 +525,48 @@ SPANS_WRONG = [
         "errors that don't tell",
         "ValueError is right, but its text lacks how many sentinels are needed, or how many there are.",
         with_errors(spans, lambda error: ValueError("too few sentinels")),
+        0.75,
+    ),
+    Mistake(
+        "last sentinel twice",
+        "The target ends with the last span's own sentinel once more. The end has one of its own: the next in turn.",
+        _ended(lambda sentinels, count: [sentinels[max(count - 1, 0)]]),
+        0.5,
+    ),
+    Mistake(
+        "ends with the last of all",
+        "The target ends with the last sentinel that there is. It's the next in turn, after those of the spans.",
+        _ended(lambda sentinels, count: [sentinels[-1]]),
+        0.75,
+    ),
+    Mistake(
+        "nothing cut, nothing said",
+        "Where nothing is cut the target is empty. The sentinel that ends it comes all the same.",
+        _ended(lambda sentinels, count: [sentinels[count]] if count else []),
+        0.75,
+    ),
+    Mistake(
+        "end in the source, too",
+        "The source ends with a sentinel, too. The one for the end stands in the target only.",
+        _ended_in_both,
+        0.5,
+    ),
+    Mistake(
+        "start missed",
+        "A span at the very beginning has no sentinel. Nothing stands before it, and it begins all the same.",
+        _start_missed,
+        0.75,
+    ),
+    Mistake(
+        "sentinels from the end",
+        "The sentinels are taken from the last to the first. They are to be used in their order.",
+        _told(lambda tokens, cut, sentinels: spans(tokens, cut, sentinels[::-1])),
+        0.75,
+    ),
+    Mistake(
+        "one too strict",
+        "As many sentinels as needed do suffice, and there's a complaint about them all the same.",
+        _one_too_strict,
         0.75,
     ),
 ]
@@ -610,6 +741,41 @@ NEXT_WRONG = [
         lambda logits, tokens, padding: next_loss(logits, tokens, 0),
         0.75,
     ),
+    Mistake(
+        "divided by the lengths",
+        "Each sum is divided by the number of the text's tokens, its first included. Nobody is asked for the first: "
+        "one less.",
+        lambda logits, tokens, padding: (
+            next_loss(logits, tokens, padding) * _counts(tokens, padding) / (tokens != padding).sum(dim=1)
+        ),
+        0.5,
+    ),
+    Mistake(
+        "divided by the batch's count",
+        "Each text's sum is divided by the number of all texts' tokens. Divide by the text's own.",
+        lambda logits, tokens, padding: (
+            next_loss(logits, tokens, padding) * _counts(tokens, padding) / _counts(tokens, padding).sum()
+        ),
+        0.5,
+    ),
+    Mistake(
+        "softmax before",
+        "A softmax is taken before F.cross_entropy, which takes one itself. Give it the logits.",
+        lambda logits, tokens, padding: next_loss(logits.softmax(dim=-1), tokens, padding),
+        0.5,
+    ),
+    Mistake(
+        "no minus",
+        "The mean log-probability is returned. A loss is minus that.",
+        lambda logits, tokens, padding: -next_loss(logits, tokens, padding),
+        0.75,
+    ),
+    Mistake(
+        "perplexity",
+        "The perplexity is returned: e to the power of the loss. The loss itself was asked for.",
+        lambda logits, tokens, padding: next_loss(logits, tokens, padding).exp(),
+        0.75,
+    ),
 ]
 
 
@@ -670,6 +836,22 @@ def _finished(pool: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Ten
 
 def _unit_words(x: Tensor, words: Tensor) -> Tensor:
     return _mean(F.normalize(x, dim=-1), words)
+
+
+def _chosen_word(place: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return each text's first or last word, whatever padding stands around it."""
+
+    def answer(x: Tensor, words: Tensor) -> Tensor:
+        return torch.stack(
+            [text[real][place] if real.any() else 0 * text[0] for text, real in zip(x, words, strict=True)]
+        )
+
+    return _finished(answer)
+
+
+def _from_the_front(x: Tensor, words: Tensor) -> Tensor:
+    front = torch.arange(x.size(1)) < words.sum(dim=1, keepdim=True)
+    return pooled(x, front)
 
 
 POOLED_WRONG = [
@@ -758,6 +940,38 @@ POOLED_WRONG = [
         _finished(lambda x, words: _mean(x, ~words)),
         0.25,
     ),
+    Mistake(
+        "words at the front",
+        "The words are counted, and as many places from the front are averaged. Padding may stand in front: take the "
+        "places where `words` is True.",
+        _from_the_front,
+        0.75,
+    ),
+    Mistake(
+        "last word",
+        "Each text's last word is taken. A decoder's last word has seen all others; here it's the mean over all words.",
+        _chosen_word(-1),
+        0.25,
+    ),
+    Mistake(
+        "first word",
+        "Each text's first word is taken. The mean over all words was asked for.",
+        _chosen_word(0),
+        0.25,
+    ),
+    Mistake(
+        "squared length",
+        "The mean is divided by the sum of its squares. Divide by the root of that.",
+        lambda x, words: (lambda mean: mean / mean.pow(2).sum(dim=-1, keepdim=True).clamp(min=1e-12))(_mean(x, words)),
+        0.5,
+    ),
+    Mistake(
+        "one length for the batch",
+        "All texts are divided by one number, the length of the whole batch's numbers. Each has a length of its own: "
+        "dim=-1, keepdim=True.",
+        lambda x, words: _mean(x, words) / _mean(x, words).norm(),
+        0.5,
+    ),
 ]
 
 
@@ -820,6 +1034,14 @@ def _turned(weights: Tensor, heads: int, by_head: bool) -> tuple[Tensor, ...]:
     if not by_head:
         return packed(weights, heads, by_head)
     return tuple(weights.T.unflatten(0, (heads, -1, 3)).movedim(2, 0).flatten(1, 2))
+
+
+def _one_block_on(weights: Tensor, heads: int, by_head: bool) -> tuple[Tensor, ...]:
+    """Return what comes out if head i's part p is looked for in block i + p, in place of 3 i + p."""
+    if not by_head:
+        return packed(weights, heads, by_head)
+    blocks = weights.T.unflatten(0, (3 * heads, -1))
+    return tuple(blocks[part : part + heads].flatten(0, 1) for part in range(3))
 
 
 PACKED_WRONG = [
@@ -899,6 +1121,29 @@ PACKED_WRONG = [
         lambda weights, heads, by_head: tuple(W.unflatten(0, (heads, -1)) for W in packed(weights, heads, by_head)),
         0.75,
     ),
+    Mistake(
+        "place before head",
+        "By head, the rows come out with the heads' first places together, then the second ones. Head 0's columns come "
+        "first, all of them: join (head, place) in this order.",
+        lambda weights, heads, by_head: tuple(
+            W.unflatten(0, (heads, -1)).transpose(0, 1).flatten(0, 1) if by_head else W
+            for W in packed(weights, heads, by_head)
+        ),
+        0.5,
+    ),
+    Mistake(
+        "steps of one block",
+        "By head, the next head is looked for d_k columns on. Each head takes up 3 d_k columns: its query, its key, "
+        "its value.",
+        _one_block_on,
+        0.5,
+    ),
+    Mistake(
+        "inputs cut",
+        "In blocks, the inputs' axis is cut in three. The three stand side by side along the other axis.",
+        lambda weights, heads, by_head: packed(weights, heads, by_head) if by_head else tuple(weights.chunk(3)),
+        0.25,
+    ),
 ]
 
 
@@ -955,11 +1200,15 @@ class Grouped(nn.Module):
         scores = query @ key.mT / math.sqrt(query.size(-1))
         return (scores if mask is None else scores.masked_fill(~mask, -math.inf)).softmax(dim=-1)
 
+    def joined(self, found: Tensor) -> Tensor:
+        """Return the heads' findings side by side, [batch position d_model]."""
+        return found.transpose(1, 2).flatten(2)
+
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return what the heads find, joined and mixed."""
         query, key, value = self.cut(self.query(x), self.heads), self.key(x), self.value(x)
         key, value = (self.shared(self.cut(each, self.groups)) for each in (key, value))
-        return self.output((self.weights(query, key, mask) @ value).transpose(1, 2).flatten(2))
+        return self.output(self.joined(self.weights(query, key, mask) @ value))
 
 
 class GroupedByHead(Grouped):
@@ -1011,6 +1260,36 @@ class _ValuesAveraged(Grouped):
         query, key, value = self.cut(self.query(x), self.heads), self.key(x), self.value(x)
         key, value = self.shared(self.cut(key, self.groups)), self.cut(value, self.groups).mean(dim=1, keepdim=True)
         return self.output((self.weights(query, key, mask) @ value).transpose(1, 2).flatten(2))
+
+
+def _other_inputs(arrange: Callable[[Grouped, Tensor], tuple[Tensor, Tensor, Tensor]]) -> type[Grouped]:
+    """Return the layer whose query, key and value, a head's each, are made in another way."""
+
+    def forward(self: Grouped, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        query, key, value = arrange(self, x)
+        return self.output(self.joined(self.weights(query, key, mask) @ value))
+
+    return _grouped(forward=forward)
+
+
+def _three(layer: Grouped, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    key, value = (layer.shared(layer.cut(each(x), layer.groups)) for each in (layer.key, layer.value))
+    return layer.cut(layer.query(x), layer.heads), key, value
+
+
+def _queries_shared(layer: Grouped, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    query, key, value = _three(layer, x)
+    return layer.shared(query.unflatten(1, (layer.groups, -1)).mean(dim=2)), key, value
+
+
+def _keys_in_turn(layer: Grouped, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    query, _, value = _three(layer, x)
+    return query, layer.cut(layer.key(x), layer.groups).repeat(1, layer.heads // layer.groups, 1, 1), value
+
+
+def _by_groups(layer: Grouped, x: Tensor) -> Tensor:
+    """Return for head i group i // groups, or the last: the number of groups taken for their size."""
+    return x[:, [min(head // layer.groups, layer.groups - 1) for head in range(layer.heads)]]
 
 
 GROUPED_WRONG = [
@@ -1109,6 +1388,94 @@ GROUPED_WRONG = [
         "no output projection",
         "The heads' outputs are joined, but W_o is missing: call self.output at last.",
         _NoOutput,
+        0.5,
+    ),
+    Mistake(
+        "number of groups for their size",
+        "Head i gets group i // groups. As many heads as share a group, heads / groups, is what to divide by.",
+        _grouped(shared=_by_groups),
+        0.5,
+    ),
+    Mistake(
+        "queries shared, too",
+        "The queries of a group are averaged, so that its heads all find the same. Only keys and values are shared.",
+        _other_inputs(_queries_shared),
+        0.5,
+    ),
+    Mistake(
+        "keys in turn",
+        "The values are shared by neighbours, but the keys' groups take turns, as from repeat. Both: "
+        "repeat_interleave.",
+        _other_inputs(_keys_in_turn),
+        0.5,
+    ),
+    Mistake(
+        "key and value exchanged",
+        "Keys and values are exchanged: what is compared with the query is the key, and what is mixed is the value.",
+        _other_inputs(lambda layer, x: (lambda query, key, value: (query, value, key))(*_three(layer, x))),
+        0.5,
+    ),
+    Mistake(
+        "keys for values",
+        "The keys are mixed. It's the values: self.value isn't used at all.",
+        _other_inputs(lambda layer, x: (lambda query, key, value: (query, key, key))(*_three(layer, x))),
+        0.5,
+    ),
+    Mistake(
+        "joined by reshape",
+        "The heads are joined by a reshape straight from [batch heads position d_k], which mixes positions: "
+        "transpose(1, 2) first.",
+        _grouped(joined=lambda self, found: found.reshape(found.size(0), found.size(2), -1)),
+        0.5,
+    ),
+    Mistake(
+        "joined place by place",
+        "The heads' first numbers stand together, then the second ones. Join them head after head.",
+        _grouped(joined=lambda self, found: found.permute(0, 2, 3, 1).flatten(2)),
+        0.5,
+    ),
+    Mistake(
+        "heads averaged",
+        "The heads' outputs are averaged, and repeated to the model's width. Put them side by side.",
+        _grouped(joined=lambda self, found: found.mean(dim=1).repeat(1, 1, self.heads)),
+        0.25,
+    ),
+    Mistake(
+        "scaled twice",
+        "The scores are divided by sqrt(d_k) twice: attention.attend does so by itself.",
+        _grouped(weights=lambda self, query, key, mask: _soft(query @ key.mT / query.size(-1), mask)),
+        0.5,
+    ),
+    Mistake(
+        "mask multiplied in",
+        "The scores are multiplied by the mask: e to the power of 0 is 1, so that what's hidden still gets a weight. "
+        "Fill in minus infinity.",
+        _grouped(
+            weights=lambda self, query, key, mask: _soft(
+                query @ key.mT / query.size(-1) ** 0.5 * (1 if mask is None else mask), None
+            )
+        ),
+        0.5,
+    ),
+    Mistake(
+        "mask after the softmax",
+        "The mask is applied after the softmax: what's left of a row doesn't sum to 1. Mask the scores.",
+        _grouped(
+            weights=lambda self, query, key, mask: (
+                _soft(query @ key.mT / query.size(-1) ** 0.5, None) * (1 if mask is None else mask)
+            )
+        ),
+        0.5,
+    ),
+    Mistake(
+        "causal without being asked",
+        "Each query sees only what came before it, mask or not. Only the mask says what may be seen.",
+        _grouped(
+            weights=lambda self, query, key, mask: _soft(
+                query @ key.mT / query.size(-1) ** 0.5,
+                torch.ones(query.size(2), query.size(2), dtype=torch.bool).tril(),
+            )
+        ),
         0.5,
     ),
 ]
