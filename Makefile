@@ -15,7 +15,7 @@ HARDWARE := $(if $(shell command -v nvidia-smi 2>/dev/null),cuda or not cuda,not
 PYTEST = OMP_NUM_THREADS=1 $(VENV)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 .PHONY: help book pdf serve test test-thorough test-colab check lab train record notebooks listings exercises slides repository clean
-.PHONY: grade regrade review
+.PHONY: grade regrade review bench
 .PHONY: environment lint sources html library-tests bad-input-tests notebook-tests
 
 help:  ## list the targets
@@ -67,6 +67,7 @@ sources: environment
 	$(VENV)/python -m tools.ledger
 	$(VENV)/python -m tools.cover
 	$(VENV)/python -m tools.results
+	$(VENV)/python -m tools.speed
 	$(VENV)/python -m tools.symptoms
 	$(VENV)/python -m tools.terms
 
@@ -97,6 +98,12 @@ train: environment  ## train the German-to-English translator (ARGS="..." is pas
 
 record: environment  ## make the full, recorded run of an experiment again (NAME=recall)
 	$(VENV)/python -m tools.record $(NAME) --fresh
+
+bench: environment  ## measure speed and memory beside other libraries, which go into _build/peers (ARGS="training ...")
+	@test -e _build/peers/installed || { $(VENV)/python -m pip install -q --no-deps --target _build/peers \
+	  -r benchmarks/requirements.txt && touch _build/peers/installed; }
+	$(VENV)/python -m benchmarks $(ARGS)
+	$(VENV)/python -m tools.speed --write
 
 notebooks: environment  ## run the notebooks and write their outputs back (NAMES="02 07" for some)
 	$(VENV)/python -m tools.notebooks --write $(NAMES)

@@ -1,0 +1,69 @@
+"""How much memory does training take? Each library in a process of its own: the most that it ever held.
+
+`python -m benchmarks.memory NAME` is such a process; `run` starts one for each.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import corpus
+from benchmarks.training import TORCH, trainees
+from tools import ROOT
+
+BATCHES = 12
+NOTHING = "Python with torch, nothing trained"
+
+
+def peak() -> float:
+    """Return the most memory that this process has held, in MiB.
+
+    Linux keeps it by process and forgets it when another program is loaded, unlike `ru_maxrss`, which a child inherits.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s*(\d+) kB", status).group(1)) / 1024
+
+
+def measure(name: str) -> float:
+    """Return the peak in MiB of a new process that trains one contender for a few steps."""
+    command = [sys.executable, "-m", "benchmarks.memory", name]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{name}: {done.stderr[-1000:]}")
+    return float(done.stdout.split()[-1])
+
+
+def run(count: int = 3) -> dict[str, Any]:
+    """Return each contender's peak in MiB, the median of several processes, and its share of torch's."""
+    corpus.tokeniser()
+    found: dict[str, list[float]] = {name: [] for name in [NOTHING, *trainees()]}
+    for _ in range(count):
+        for name, own in found.items():
+            own.append(measure(name))
+    middle = {name: sorted(own)[len(own) // 2] for name, own in found.items()}
+    return {
+        "rows": {
+            name: {"ratio": round(own / middle[TORCH], 3), "MiB": round(own), "without torch itself": round(own - low)}
+            for name, own in middle.items()
+            for low in [middle[NOTHING]]
+        }
+    }
+
+
+def main() -> None:
+    """Train one contender; print this process's peak."""
+    torch.set_num_threads(1)
+    name = sys.argv[1]
+    if name != NOTHING:
+        trainees()[name].steps(corpus.training_batches()[:BATCHES])
+    print(peak())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Gather the records of training runs into one table: `python -m benchmarks.quality FOLDER ...`, folders of make train.
+
+It adds to what is there; a run of the same name takes the place of the old one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from tools import ROOT
+from transformer_lib import files
+
+RECORD = ROOT / "book" / "results" / "benchmarks" / "quality.json"
+COLUMNS = ("beam 5", "greedy", "CPU-minutes", "parameters")
+
+
+def row(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what the table shows of a run, and what it takes to make it again."""
+    s = record["settings"]
+    test = record["test"]
+    return {
+        "name": f"{s['layers']} + {s['layers']} layers, width {s['d_model']}, {s['epochs']} epochs, seed {s['seed']}",
+        "beam 5": test["beam 5"]["sacrebleu"],
+        "greedy": test["greedy"]["sacrebleu"],
+        "CPU-minutes": record["cpu_minutes"],
+        "parameters": record["parameters"],
+        "command": record["command"],
+        "machine": record["machine"],
+        "versions": record["versions"],
+        "curve": record["curve"],
+    }
+
+
+def main() -> None:
+    """Read each folder's record; write the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__.split("\n")[0])
+    parser.add_argument("folders", nargs="+", type=Path, help="folders that hold a finished run's translator_*.json")
+    old = json.loads(RECORD.read_text()) if RECORD.exists() else {"runs": []}
+    runs = {run["name"]: run for run in old["runs"]}
+    for folder in parser.parse_args().folders:
+        found = sorted(folder.glob("translator_*.json")) if folder.is_dir() else [folder]
+        if not found:
+            parser.error(f"{folder} must hold translator_*.json, which make train writes at its end")
+        for path in found:
+            record = json.loads(path.read_text())
+            one = row(record)
+            runs[one["name"]] = one
+            signature = record["test"]["beam 5"]["sacrebleu_signature"]
+    ordered = sorted(runs.values(), key=lambda run: (run["parameters"], run["CPU-minutes"]))
+    content = {"columns": COLUMNS, "signature": signature, "runs": ordered}
+    files.write_whole(RECORD, (json.dumps(content, indent=1) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""How many target tokens a second does each library train on? The same batches of Multi30k, on one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks import corpus, rounds, translators
+from benchmarks.translators import SIZES, TorchTransformer
+from transformer_lib import fast, training
+from transformer_lib.data import Batch
+
+TORCH = "torch.nn.Transformer, float32"
+BATCHES = 4  # a round
+STEP_SIZE = 1e-4
+Loss = Callable[[nn.Module, Batch], Tensor]
+
+
+@dataclass
+class Trainee:
+    """A model with all that one training step of it takes."""
+
+    make: Callable[[], nn.Module]
+    loss: Loss = translators.logits_loss
+    precision: torch.dtype = torch.float32
+    fused: bool = False  # Adam in one kernel
+    ours: bool = False  # the library's fast forms
+    parts: dict[str, Any] = field(default_factory=dict)
+
+    def prepare(self, batch: Batch) -> None:
+        """Make the model from seed 0 and its optimiser; one forward pass lets lazy layers learn their sizes."""
+        torch.manual_seed(0)
+        model = self.make().train()
+        with torch.no_grad():
+            model(batch.source, batch.target_input)
+        optimizer = torch.optim.Adam(model.parameters(), lr=STEP_SIZE, betas=(0.9, 0.98), eps=1e-9, fused=self.fused)
+        self.parts = {"model": model, "optimizer": optimizer}
+
+    def steps(self, batches: list[Batch]) -> list[float]:
+        """Take a step on each batch; return the losses."""
+        if not self.parts:
+            self.prepare(batches[0])
+
+        def loss(model: nn.Module, batch: Batch) -> Tensor:
+            with training.autocast("cpu", self.precision):
+                return self.loss(model, batch)
+
+        with fast.enabled() if self.ours else nullcontext():
+            parts = self.parts["model"], batches, loss, self.parts["optimizer"], lambda step: STEP_SIZE
+            return list(training.train(*parts))
+
+
+def trainees() -> dict[str, Trainee]:
+    """Return the contenders; those whose package isn't installed are left out."""
+    low = training.best_precision("cpu")
+    found = {
+        TORCH: Trainee(lambda: TorchTransformer(SIZES)),
+        "torch.nn.Transformer, autocast": Trainee(lambda: TorchTransformer(SIZES), precision=low),
+        "torch.nn.Transformer as ours, float32": Trainee(_as_ours, fused=True),
+        "torch.nn.Transformer as ours, autocast": Trainee(_as_ours, precision=low, fused=True),
+        "this book, as listed": Trainee(translators.ours, training.translation_loss),
+        "this book, fast, float32": Trainee(translators.ours, fast.translation_loss, fused=True, ours=True),
+        "this book, fast, default": Trainee(translators.ours, fast.translation_loss, low, fused=True, ours=True),
+    }
+    for name, make in translators.installed().items():
+        found[f"{name}, float32"] = Trainee(lambda make=make: make(SIZES))
+        found[f"{name}, autocast"] = Trainee(lambda make=make: make(SIZES), precision=low)
+    return found
+
+
+def _as_ours() -> nn.Module:
+    """Return torch's module with the book's choices: one table, and dropout only where the paper has it."""
+    return TorchTransformer(SIZES, tied=True, paper_dropout=True)
+
+
+def run(count: int = rounds.ROUNDS) -> dict[str, Any]:
+    """Return each contender's target tokens a second, and its ratio to `torch.nn.Transformer` in float32."""
+    batches = corpus.training_batches()[:BATCHES]
+    tokens = float(sum(batch.target_tokens for batch in batches))
+    contenders = trainees()
+    seconds = rounds.interleaved({name: lambda t=t: t.steps(batches) for name, t in contenders.items()}, count)
+    return {"target tokens a round": tokens, "rows": rounds.ratios(seconds, TORCH, dict.fromkeys(seconds, tokens))}

@@ -1,0 +1,167 @@
+"""The page of measurements beside other libraries, `book/speed.md`, made from `book/results/benchmarks/*.json`.
+
+`python -m tools.speed` checks that the page is what the files say; `--write` makes it. `make bench` makes the files.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tools import ROOT, cells, pages
+from tools.results import about
+
+PAGE, RECORDS = Path("book/speed.md"), Path("book/results/benchmarks")
+HEAD = """\
+# How fast, how large, how good
+
+This library is written to be read. It's also meant to be quick: the chapters list the clear form of each piece, and
+where a faster form pays, it stands in `transformer_lib.fast`, tested equal to the clear one. This page measures both
+beside other libraries that you might have picked.
+
+How to read the tables: all contenders of a table take turns, round by round, in one process on one thread. A *ratio*
+is a contender's speed over that of the row with ratio 1, in the same round; given are the median over the rounds, the
+lowest and the highest. Seconds are of the processor. Other machines give other seconds, and similar ratios.
+`make bench` measures all of it again.
+"""
+# Each section: its file, its title, what is done there and how to read it.
+SECTIONS: dict[str, tuple[str, str]] = {
+    "training": (
+        "Training",
+        """\
+The translator of [chapter 7](../notebooks/07_training.ipynb) in a middling size: width 256, 8 heads, 3 + 3 layers,
+1,024 hidden units, a vocabulary of 8,000, batches of about 2,048 target tokens of Multi30k. Everyone gets the same
+batches, Adam, and the same smoothed loss.
+
+The first row is PyTorch's own module, as most people train it. Two differences explain most of the table, and neither
+is cleverness: *precision*, and *what is computed at all*. `autocast` is the same model with its matrix products in
+bfloat16. "As ours" is PyTorch's module with this book's choices: one table for embeddings and output, dropout only
+where the paper has it, Adam in one kernel. Compare like with like: our float32 with the float32 rows, our default with
+the autocast rows.""",
+    ),
+    "decoding": (
+        "Decoding",
+        """\
+200 sentences of Multi30k, twenty new tokens each, random weights of the same size. The first row is what tutorials
+do: one sentence at a time, the whole prefix through the decoder for every token. Batches of 64 gain much of the
+difference, the cache of [chapter 8](../notebooks/08_decode.ipynb) the rest. In bfloat16 the weights are half as large:
+`fast.narrowed`.""",
+    ),
+    "loading": (
+        "Batches of similar length",
+        """\
+The same models, trained on batches of similar length (about 2,048 target tokens) and on 128 sentences as they come. The
+ratio is for each model by itself. Work on padding is work for nothing; the faster form skips it in the loss, so it
+loses less.""",
+    ),
+    "memory": (
+        "Memory",
+        """\
+Each contender trains in a process of its own: the most that the process ever held, and the same without Python and
+PyTorch themselves. Here a *smaller* ratio is better.""",
+    ),
+    "startup": (
+        "Starting",
+        """\
+A new Python process: importing PyTorch, then what each library adds. Here a *smaller* ratio is better.""",
+    ),
+    "notebooks": (
+        "The notebooks",
+        """\
+Each notebook of chapters and solutions, executed one after the other in its quick profile.""",
+    ),
+}
+UNITS = {"per_second": "a second", "ratio": "ratio"}
+
+
+def records(root: Path = ROOT) -> dict[str, dict[str, Any]]:
+    """Return each benchmark's file by its name."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted((root / RECORDS).glob("*.json"))}
+
+
+def page(found: dict[str, dict[str, Any]]) -> str:
+    """Return the whole page as MyST Markdown."""
+    parts = [HEAD]
+    for name, (title, text) in SECTIONS.items():
+        if name in found:
+            parts += [f"## {title}\n\n{text}\n", table(found[name]["rows"]), made(name, found[name])]
+    if "attention" in found:
+        parts.append(attention(found["attention"]))
+    if "quality" in found:
+        parts.append(quality(found["quality"]))
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def made(name: str, record: dict[str, Any]) -> str:
+    """Return how a table was made, folded away."""
+    rounds = f"- rounds: {record['rounds']}\n" if "rounds" in record else ""
+    return f"```{{dropdown}} How this was made\n{about(f'benchmarks/{name}', record)}{rounds}```\n"
+
+
+def table(rows: dict[str, dict[str, Any]]) -> str:
+    """Return rows of numbers, a column for each kind of number that one of them has."""
+    kinds = list(dict.fromkeys(kind for row in rows.values() for kind in row))
+    lines = ["| | " + " | ".join(UNITS.get(kind, kind) for kind in kinds) + " |", "|---|" + "---:|" * len(kinds)]
+    for name, row in rows.items():
+        lines.append(f"| {name} | " + " | ".join(shown(row.get(kind)) for kind in kinds) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def shown(value: float | None) -> str:
+    """Return a number with three digits that count, whole above a thousand; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def attention(record: dict[str, Any]) -> str:
+    """Return the section on attention against length: speed relative to the explicit form, and memory."""
+    head = """\
+## Attention against length
+
+Forward and backward through causal attention, {heads} heads of {d_k}, {tokens a pass:,} tokens a pass. Speed is over
+that of the form that [chapter 2](../notebooks/02_attention.ipynb) lists. On a CPU, PyTorch's fused kernel wins in
+float32 at any length, and in bfloat16 only for long sequences: its backward pass is slow for short ones. The library
+chooses by that.
+"""
+    head = head.format_map(record)
+    speed = {name: {form: one["ratio"] for form, one in row.items()} for name, row in record["speed"].items()}
+    memory = """\
+The explicit form holds a score for every pair of positions, so its memory grows with the square of the length; the
+fused one never does. In MiB, forward and backward, one sequence, float32:
+"""
+    return "\n".join([head, table(speed), memory, table(record["MiB of one sequence"]), made("attention", record)])
+
+
+def quality(record: dict[str, Any]) -> str:
+    """Return the section on translation quality for computing time."""
+    head = """\
+## Quality for computing time
+
+German to English on Multi30k's test set of 2016: cased sacreBLEU with five beams and greedy, the computing time on one
+core, and how many parameters. Settings were chosen on the validation set alone. Each row is one training run from
+scratch with the seed given, by `make train` with the arguments given.
+"""
+    rows = {run["name"]: {key: run[key] for key in record["columns"]} for run in record["runs"]}
+    commands = "\n".join(f"- {run['name']}: `{run['command']}`" for run in record["runs"])
+    return "\n".join([head, table(rows), f"{commands}\n- sacreBLEU's signature: `{record['signature']}`\n"])
+
+
+def problems(root: Path = ROOT) -> list[str]:
+    """Say whether the page is stale, and which file has no section."""
+    found = records(root)
+    unknown = set(found) - set(SECTIONS) - {"attention", "quality"}
+    said = [f"{RECORDS / name}.json: has no section in tools/speed.py" for name in sorted(unknown)]
+    return said + pages.stale(PAGE, page(found), RECORDS, root)
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Check the page, after writing it where `--write` asks for that."""
+    write = lambda: cells.write_text(root / PAGE, page(records(root)))  # noqa: E731
+    return pages.run(arguments, "speed", __doc__, write, lambda: problems(root))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
