@@ -437,7 +437,6 @@ def cheats():
         "another two": (
             "import ctypes\ndef double(x):\n    ctypes.memset(id(2) + 24, 3, 1)\n    return 2 * x",
             None,
-            6,
         ),
         "no builtins left": (
             "import builtins\nfor n in list(vars(builtins)):\n    if n[0] != '_': delattr(builtins, n)",

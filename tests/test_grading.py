@@ -259,7 +259,8 @@ def test_a_roster_that_is_none_is_refused(content, told, tmp_path):
         roster.read(tmp_path / "roster.csv")
 
 
-def test_odd_folders_and_names_cost_nobody_else_anything(place, work):
+def test_odd_folders_and_names_cost_nobody_else_anything(place, work, monkeypatch):
+    monkeypatch.setattr(submissions, "ENTRIES", 200)
     folder = place / "folders"
     names = {
         "../x": "up",
@@ -269,6 +270,7 @@ def test_odd_folders_and_names_cost_nobody_else_anything(place, work):
         "many": "many",
         "deep": "deep",
         "shut": "shut",
+        "closed": "closed",
         "\u202eipynb": "turned",
         "text": "text",
         "dir": "dir",
@@ -277,7 +279,7 @@ def test_odd_folders_and_names_cost_nobody_else_anything(place, work):
     for name in names.values():
         (folder / name).mkdir(parents=True)
     intact = cases.answers()
-    for name in ("up", "formula", "turned"):
+    for name in ("up", "formula", "turned", "closed"):
         (folder / name / "toy\u202e\x1b[2J.ipynb").write_bytes(intact)
     (folder / "zipped" / "toy.zip").write_bytes(b"PK")
     (folder / "zipped" / "toy.ipynb").write_bytes(b"PK\x03\x04")
@@ -290,17 +292,20 @@ def test_odd_folders_and_names_cost_nobody_else_anything(place, work):
     (deep / "toy.ipynb").write_bytes(intact)
     (folder / "shut" / "toy.ipynb").write_bytes(intact)
     (folder / "shut" / "toy.ipynb").chmod(0)
+    (folder / "closed").chmod(0)
     (folder / "text" / "toy.ipynb.txt").write_bytes(intact)
     (folder / "dir" / "toy.ipynb").mkdir()
     (folder / "dir" / "toy.ipynb" / "toy.ipynb").write_bytes(intact)
     run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, torch=False, quiet=True)
     found, orphans = run.grade(folder, students, place / "out-folders")
+    (folder / "closed").chmod(0o700)
     assert [one.student for one in found] == list(names) and not orphans
     got = {names[one.student]: (one.status, one.points) for one in found}
-    shut = ("graded", 8) if os.getuid() == 0 else ("unreadable", 0)  # root may read all
-    lost = dict.fromkeys(("many", "deep"), ("missing", 0))
-    right = dict.fromkeys(("up", "formula", "turned", "dated", "text", "dir"), ("graded", 8))
-    assert got == right | lost | {"zipped": ("unreadable", 0), "shut": shut}
+    want = dict.fromkeys(("up", "formula", "turned", "dated", "text", "dir", "shut", "closed"), ("graded", 8))
+    want |= {"many": ("missing", 0), "deep": ("missing", 0), "zipped": ("unreadable", 0)}
+    if os.getuid() != 0:  # root may read all
+        want |= {"shut": ("unreadable", 0), "closed": ("missing", 0)}
+    assert got == want
     assert "a zip archive" in found[2].reason and "no plain file" in found[4].reason
     text = tables.generic(work, students, found)
     assert len(list(csv.DictReader(io.StringIO(text)))) == len(names)
