@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import resource
 import shutil
 import socket
 import tempfile
@@ -345,6 +346,27 @@ def test_a_hard_limit_is_kept_within_two_seconds(place, work):
     runner._ask = lambda *arguments: (asked.append(time.monotonic()), ask(*arguments))
     assert runner.run().lost == {"9.1": "timeout"}
     assert time.monotonic() - asked[-1] < limits.call_seconds + 2.0
+
+
+def test_a_flood_costs_the_grader_little(place, work):
+    send = cases.LINE + "import os, frames\nlists = b'{\"kind\": \"done\", \"x\": [' + b'[],' * 80000 + b'[]]}'\n"
+    floods = {
+        "prints": "import sys\nfor _ in range(20): sys.stdout.write('x' * 10**7); sys.stderr.write('y' * 10**7)",
+        "messages": cases.LINE + "while True: line.send('done', number=0, error='x' * 60, told='y' * 200)",
+        "bodies": cases.LINE + "while True: line.send('done', b'z' * (1 << 23), number=0, pad='x' * 200_000)",
+        "lists": send + "while True: os.write(line.outward, frames.HEAD.pack(frames.MARK, len(lists), 0) + lists)",
+    }
+    limits, before = replace(LIMITS, reply_bytes=Limits.reply_bytes), (peak_memory(), time.process_time())
+    exercises = [assignment.hidden(work, probe, SECRET, "s") for probe in work.probes]
+    for cell in floods.values():
+        task = replace(assignment.plan(exercises, work, 1), torch=False)
+        found = session.Runner(sandbox.bubblewrap(), 0, limits, task, cases.answers(after=(cell,))).run()
+        assert len(found.outcomes) == len(task.calls) and not found.lost
+    assert peak_memory() - before[0] < 100 * MEGABYTE and time.process_time() - before[1] < 5.0
+
+
+def peak_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def test_no_sandbox_no_grade(place, monkeypatch, capsys):

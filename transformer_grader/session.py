@@ -19,6 +19,7 @@ from transformer_lib.exercises.declared import Case, Outcome
 
 GRACE = 1.0  # seconds from the soft limit, which an answer can ignore, to the hard one
 PIECE = 1 << 20
+SPARE = 200  # messages about cells, beyond a few for each
 
 
 @dataclass(frozen=True)
@@ -140,23 +141,25 @@ class Runner:
 
     def _cells(self, line: Conversation) -> bool:
         """Follow the cells as they run; tell whether there are answers to call."""
-        seconds = self.limits.cell_seconds + GRACE
-        while True:
-            header, _ = line.receive(seconds)
+        seconds, self.messages = self.limits.cell_seconds + GRACE, SPARE
+        while self.messages:
+            self.messages -= 1
+            header, body = line.receive(seconds)
+            header["open"] = frames.texts(body) if header["kind"] == "notebook" else {}
             early = header["kind"] in ("unreadable", "notebook")  # before any code of the student's runs
             if (take := self._taken.get(header["kind"])) is None or early != (self.place[0] == "read"):
                 raise Ended("it sent a message out of turn")
             if (more := take(self, header)) is not None:
                 return more
+        raise Ended("it sent too many messages")
 
     def _unreadable(self, header: dict[str, Any]) -> bool:
         self.transcript.trouble = ("unreadable", _text(header.get("why"), 200))
         return False
 
     def _read(self, header: dict[str, Any]) -> None:
-        self.place = ("cell", 0)
-        found = header.get("open") if isinstance(header.get("open"), dict) else {}
-        self.transcript.open = {_text(k, 20): _text(v, 8000) for k, v in list(found.items())[:50]}
+        self.place, self.messages = ("cell", 0), SPARE + 8 * _count(header.get("count"))
+        self.transcript.open = {_text(k, 20): _text(v, 8000) for k, v in list(header["open"].items())[:50]}
 
     def _cell(self, header: dict[str, Any]) -> None:
         self.place = ("cell", _count(header.get("number")))

@@ -10,7 +10,7 @@ import sys
 
 HEAD = struct.Struct(">4sII")  # mark, bytes of the header, bytes of the body
 MARK = b"TGF1"
-HEADER_BYTES, BODY_BYTES = 1 << 18, 1 << 23  # of one message
+HEADER_BYTES, BODY_BYTES, TEXT_BYTES = 1 << 18, 1 << 23, 1 << 21  # of one message
 NODES, DEPTH, AXES = 512, 8, 8
 WIDTHS = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8}
 WIDTHS |= {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
@@ -41,7 +41,9 @@ def sizes(head):
 
 
 def parsed(text):
-    """Return the header that a text holds: a JSON object with a kind."""
+    """Return the header that a text holds: a JSON object with a kind, of few enough parts to be read at once."""
+    if text.count(b"[") + text.count(b"{") > 8 * NODES:
+        raise Malformed("a header must have few parts")
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -49,6 +51,15 @@ def parsed(text):
     if not isinstance(header, dict) or not isinstance(header.get("kind"), str):
         raise Malformed("a header must be an object with a kind")
     return header
+
+
+def texts(body):
+    """Return name -> text of a body of JSON; nothing where it's anything else."""
+    try:
+        found = json.loads(body) if len(body) <= TEXT_BYTES else {}
+    except (ValueError, RecursionError):
+        return {}
+    return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
 
 
 def encode(value):

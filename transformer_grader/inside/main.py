@@ -8,6 +8,7 @@ import builtins
 import contextlib
 import gc
 import hashlib
+import json
 import os
 import resource
 import signal
@@ -144,7 +145,7 @@ class Session:
         except ValueError as error:
             self.line.send("unreadable", why=str(error)[:200])
             os._exit(0)
-        self.line.send("notebook", count=len(self.cells), open=answers)
+        self.line.send("notebook", json.dumps(answers).encode(), count=len(self.cells))
         for n, cell in enumerate(self.cells):
             if n not in self.task["skip"]:
                 self.line.send("cell", number=n)

@@ -14,7 +14,7 @@ OURS = re.compile(
     r"|from pathlib import Path\s+from transformer_lib\.exercises import checking, store\s+"
     r"checking\.judge\(store\.parsed\([^\n]*\)\s*"
 )
-ANSWER_CHARACTERS = 8000
+ANSWERS, ANSWER_CHARACTERS = 20, 8000  # at most, so that they fit into one message
 LARGEST = 100_000  # characters of a cell that is looked into before it's run
 KINDS = {b"PK": "a zip archive", b"Rar!": "an archive", b"\x1f\x8b": "an archive", b"%PDF": "a PDF", b"<": "a web page"}
 
@@ -93,7 +93,7 @@ def _answers(raw):
         named = [re.fullmatch(r"answer-(\d+)-(\d+)", name) for name in _names(cell)]
         number = match.group(1) if match else next((f"{n.group(1)}.{n.group(2)}" for n in named if n), None)
         body = OPEN.sub("", text.lstrip(), count=1).strip() if match else text.strip()
-        if number and body and "*Your answer here.*" not in body:
+        if number and body and "*Your answer here.*" not in body and len(answers | {number: 0}) <= ANSWERS:
             answers[number] = body[:ANSWER_CHARACTERS]
     return answers
 
