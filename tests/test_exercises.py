@@ -3,6 +3,7 @@
 import ast
 import math
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 from torch import nn
 
 from tools import ROOT, cells, exercise_data
-from transformer_lib import attention, exercises, fast
-from transformer_lib.exercises import checking, diagnosis, protocols, relations, store, values
+from transformer_lib import attention, encoder_decoder, exercises, fast
+from transformer_lib.attention import attention_weights as imported_weights
+from transformer_lib.exercises import checking, comparison, diagnosis, protocols, relations, store, values
 from transformer_lib.exercises.declared import Case, Exercise, KnownMistake, Outcome, Probe
 from transformer_lib.multi_head import MultiHeadAttention
 from transformer_lib.observe import record_attention
@@ -104,7 +106,7 @@ def test_editing_the_inputs_does_not_spoil_the_check():
         (lambda w: w.half(), "Half precision"),
         (lambda w: w.sqrt(), "Your rows sum to "),
         (lambda w: w * (1 + torch.arange(w.size(-2)))[:, None], "Your rows sum to "),
-        (lambda w: torch.where(torch.arange(w.size(-1)) == 0, w * 1.01, w), "Your rows sum"),
+        (lambda w: torch.where(torch.arange(w.size(-1)) == 0, w * 1.2, w), "Your rows sum"),
         (lambda w: w * math.nan, "NaN"),
         (lambda w: w.log(), None),
         (lambda w: (w > 0.3).long(), "should be floating point"),
@@ -199,6 +201,45 @@ def test_what_fails_is_narrowed_down():
     assert "Without batch dimensions all is right" in exercises.check("2.1", first_two_axes).text
 
 
+@pytest.mark.parametrize(
+    ("shape", "place", "said"),
+    [
+        ((1, 20), (0, 15), ", columns 11 to 18, differing most at row 0, column 15"),
+        ((20, 3), (19, 2), ", rows 12 to 19, differing most at row 19, column 2"),
+        ((30,), (9,), ", numbers 5 to 12, differing most at number 9"),
+        (
+            (2, 3, 12, 30),
+            (1, 2, 10, 29),
+            ", batch 1, head 2, rows 4 to 11, columns 22 to 29, differing most at row 10, column 29",
+        ),
+        ((8, 8), (7, 7), ""),
+        ((), (), ""),
+    ],
+)
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64, torch.float32])
+def test_the_place_where_two_tables_differ_is_shown(shape, place, said, kind):
+    wanted = torch.zeros(shape, dtype=kind)
+    got = wanted.clone()
+    got[place] = 1
+    part, (expected, came) = comparison.compared(Outcome(got), Outcome(wanted), Case("any", {}))
+    assert part == said and expected.removeprefix("  expected") != came.removeprefix("  got     ")
+
+
+def test_the_place_where_two_long_lists_differ_is_shown():
+    numbers = [(i, i + 1) for i in range(100)]
+    other = [list(pair) for pair in numbers]
+    other[70][1] = 7
+    part, lines = comparison.compared(Outcome(other), Outcome(tuple(numbers)), Case("any", {}))
+    assert part == ", part 70 of what you return" and "[70, 71]" in lines[0] and "[70, 7]" in lines[1]
+    part, lines = comparison.compared(Outcome("a" * 300 + "b"), Outcome("a" * 300 + "c"), Case("any", {}))
+    assert lines[0].endswith("c'") and lines[1].endswith("b'") and "... " in lines[0]
+
+
+def test_a_list_in_place_of_a_tuple_is_no_difference():
+    _, lines = comparison.compared(Outcome([[1], [2, 3]]), Outcome(((1,), (2, 3), (4,))), Case("any", {}))
+    assert lines == ["  expected  [[1], [2, 3], [4]]", "  got       [[1], [2, 3]]"]
+
+
 def test_two_mistakes_at_once_are_told_apart():
     def unscaled_and_ignoring_empty_rows(query, key, mask=None):
         scores = query @ key.mT
@@ -206,7 +247,7 @@ def test_two_mistakes_at_once_are_told_apart():
 
     feedback = exercises.check("2.1", unscaled_and_ignoring_empty_rows)
     assert feedback.status == "wrong" and "aren't divided by sqrt(d_k)" in " ".join(feedback.text.split())
-    assert "of the 6 inputs that come out wrong" in feedback.text
+    assert re.search(r"On \d+ of the \d+ inputs that come out wrong", feedback.text)
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), SystemExit(1), RecursionError(), AssertionError("no")])
@@ -343,6 +384,57 @@ def test_a_module_is_given_its_parameters_under_its_own_names():
     assert feedback.status == "error" and "got W [2, 2], b [2]" in feedback.text and "names=" in feedback.text
 
 
+class Counting(Affine):
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x) + (self.calls > 1)
+
+
+class Cut(Affine):
+    def forward(self, x):
+        return super().forward(x).detach() + self.linear(x) * 0
+
+
+class Copied(Affine):
+    def forward(self, x):
+        return x @ self.linear.weight.data.T + self.linear.bias
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(Counting, "in a second call something else"), (Cut, "with gradients it raises"), (Copied, "with gradients")],
+)
+def test_a_module_must_do_the_same_again_and_pass_gradients_on(answer, said):
+    feedback = checking.judge(module_exercise(), answer)
+    assert feedback.status == "wrong" and said in " ".join(feedback.text.split()), feedback
+
+
+def test_a_function_must_do_the_same_again():
+    held = []
+
+    def growing(query, key, mask=None):
+        held.append(query)
+        return right(query, key, mask) if sum(q is query for q in held) < 2 else right(query, key, mask) * 0
+
+    assert "in a second call" in " ".join(exercises.check("2.1", growing).text.split())
+
+
+@pytest.mark.parametrize(
+    ("own", "cross"),
+    [(lambda c: None, lambda c: c[1]), (lambda c: c[0], lambda c: None), (lambda c: c[1], lambda c: c[0])],
+)
+def test_a_decoder_layer_must_hand_its_caches_on(own, cross):
+    class Layer(encoder_decoder.DecoderLayer):
+        def forward(self, x, memory, mask=None, memory_mask=None, caches=(None, None)):
+            x = self.residuals[0](x, lambda y: self.self_attention(y, y, mask, own(caches)))
+            x = self.residuals[1](x, lambda y: self.cross_attention(y, memory, memory_mask, cross(caches)))
+            return self.residuals[2](x, self.feed_forward)
+
+    assert exercises.check("6.1", Layer).misconception == "caches not handed on"
+
+
 def test_an_error_must_be_of_its_class_and_say_enough():
     case = Case("negative", {"x": -1}, mentions=("-1",))
     outcome = Outcome(errors=("ValueError", "Exception", "BaseException"), message="-1")
@@ -412,12 +504,14 @@ def test_blocks_that_end_out_of_order_leave_the_library_as_it_was():
     assert attention.attention_weights is own and exercises.in_use() == ()
 
 
-def test_the_librarys_own_piece_as_an_answer_ends_with_its_block_too():
+def test_the_librarys_own_piece_is_no_answer_whatever_is_in_its_place():
     own = attention.attention_weights
+    assert "which is what you are to write yourself" in " ".join(exercises.check("2.1", own).text.split())
     with exercises.use(attention_weights=right):
-        with exercises.use(attention_weights=own):
-            assert attention.attention_weights is own
+        with pytest.raises(ValueError, match="must pass its check"), exercises.use(attention_weights=own):
+            pass
         assert attention.attention_weights is right
+        assert exercises.check("2.1", right) and not exercises.check("2.1", own)
     assert attention.attention_weights is own and exercises.in_use() == ()
 
 
@@ -440,23 +534,47 @@ def test_an_answer_that_isnt_right_is_refused_with_its_feedback(answer):
 
 
 def test_a_check_says_what_use_will_refuse():
-    feedback = exercises.check("2.1", lambda q, k, m=None: attention.attention_weights(q, k, m))
-    assert feedback and "But it calls the library's attention_weights" in feedback.text
-    roundabout = exercises.check(
-        "2.1",
-        lambda q, k, m=None: attention.attend(q, k, torch.eye(k.size(-2)).to(k).expand(*k.shape[:-1], -1), m),
-    )
-    assert roundabout and "it calls the library's" in roundabout.text and "will refuse it" in roundabout.text
-    cut = exercises.check("2.1", lambda *arguments: right(*arguments).detach())
-    assert cut and "But no gradient flows" in cut.text
+    for cut in (lambda w: w.detach(), lambda w: w.detach() + 0 * w, lambda w: torch.tensor(w.tolist())):
+        feedback = exercises.check("2.1", lambda *arguments, cut=cut: cut(right(*arguments)))
+        assert feedback and "But no gradient flows back through it, or a wrong one" in feedback.text
+        assert "will refuse it" in feedback.text
     with exercises.use(attention_weights=right):
         assert exercises.check("2.1", right).text.count("\n") == 0
 
 
-def test_an_answer_that_calls_what_it_replaces_is_refused():
+def roundabout(query, key, mask=None):
+    return attention.attend(query, key, torch.eye(key.size(-2)).to(key).expand(*key.shape[:-1], -1), mask)
+
+
+@pytest.mark.parametrize("answer", [lambda *inputs: attention.attention_weights(*inputs), imported_weights, roundabout])
+def test_an_answer_that_calls_what_it_is_to_be_is_refused(answer):
     own = attention.attention_weights
-    swap = exercises.use(attention_weights=lambda q, k, m=None: attention.attention_weights(q, k, m))
-    assert attention.attention_weights is own and "it calls the library's attention_weights" in repr(swap)
+    assert "it calls the library's attention_weights" in " ".join(exercises.check("2.1", answer).text.split())
+    swap = exercises.use(attention_weights=answer)
+    assert attention.attention_weights is own and "it calls the library's" in repr(swap)
+
+
+def test_a_class_that_calls_its_parent_is_no_answer():
+    class Inherited(encoder_decoder.DecoderLayer):
+        def forward(self, *arguments):
+            return super().forward(*arguments)
+
+    for answer in (Inherited, encoder_decoder.DecoderLayer):
+        assert "it calls the library's DecoderLayer" in " ".join(exercises.check("6.1", answer).text.split())
+
+
+def test_asking_whether_an_answer_borrows_leaves_a_profiler_in_place():
+    events = []
+
+    def mine(frame, event, argument):
+        events.append(event)
+
+    sys.setprofile(mine)
+    try:
+        exercises.check("2.1", right)
+        assert sys.getprofile() is mine
+    finally:
+        sys.setprofile(None)
 
 
 @pytest.mark.parametrize("cut", [lambda w: w.detach(), lambda w: torch.tensor(w.tolist())])

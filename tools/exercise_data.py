@@ -48,7 +48,7 @@ def built(declared: Probe | Question, seed: int = PUBLIC_SEED) -> Exercise:
     fields: dict[str, Any] = {name: getattr(declared, name) for name in shared}
     if isinstance(declared, Question):
         return Exercise(**fields, rubric=tuple((points, line) for points, line, _ in declared.rubric))
-    fields |= {name: getattr(declared, name) for name in ("entry", "tolerance", "replaces", "properties")}
+    fields |= {name: getattr(declared, name) for name in ("entry", "tolerance", "replaces", "original", "properties")}
     cases = tuple(declared.cases(seed))
 
     def outcomes(answer: Callable[..., Any]) -> tuple[Outcome, ...]:

@@ -23,6 +23,11 @@ def sizes(generator: torch.Generator, count: int, low: int = 2, high: int = 6) -
     return (torch.randperm(high - low + 1, generator=generator)[:count] + low).tolist()
 
 
+def pick(generator: torch.Generator, low: int, high: int) -> int:
+    """Return an integer from low to high."""
+    return int(torch.randint(low, high + 1, (), generator=generator))
+
+
 def probe(id: str, title: str, kind: str, entry: str, numbers: tuple[int, int, int], **more: Any) -> Probe:
     """Return a probe.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from transformer_lib.exercises import feedback, properties, protocols, store, values, variations
+from transformer_lib.exercises import feedback, originals, properties, protocols, store, values, variations
 from transformer_lib.exercises.declared import Exercise, KnownMistake, Outcome
 from transformer_lib.exercises.feedback import Feedback
 
@@ -66,10 +66,11 @@ def _judged(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, 
     touched = {
         name
         for case, (_, after) in zip(exercise.cases, runs, strict=True)
-        for name in protocols.edited(case.inputs, after)
+        for name in values.edited(case.inputs, after)
     }
     complaint = (
         feedback.edits(sorted(touched))
+        or originals.borrowed(exercise, answer, names)
         or properties.broken(exercise, answer, names)
         or variations.broken(exercise, answer, names)
     )

@@ -8,28 +8,63 @@ from torch import Tensor
 from transformer_lib.exercises import values
 from transformer_lib.exercises.declared import Case, Outcome
 
+LENGTH = 200  # characters of a text that is no table
 LEADING = ("batch", "head")  # what the axes before the last two are called
 
 
 def compared(got: Outcome, wanted: Outcome, case: Case) -> tuple[str, list[str]]:
     """Return which part is shown (", batch 1, head 0", or nothing), and the lines of both outcomes."""
     value, target, part = differing(got.value, wanted.value)
-    places = [part] if part else []
-    if comparable(value, target) and target.dim() > 2:
-        place = _worst(value, target)
-        value, target = value[place], target[place]
-        places.append(_named(place))
+    places, first = [part] if part else [], (0, 0)
+    if comparable(value, target) and target.numel():
+        *place, row, column = (0, 0, *_worst(value, target))[-max(target.dim(), 2) :]
+        value, target = value[tuple(place)], target[tuple(place)]
+        places += [_named(tuple(place))] if place else []
+        first, window = _window(target, row, column)
+        places += window
     elif isinstance(target, Tensor) and max(x.dim() for x in (value, target) if isinstance(x, Tensor)) > 2:
         places.append("of which the first batch is shown")
-    for decimals in range(3, 8):
-        texts = [_shown(target, decimals), _shown(value, decimals)]
-        if texts[0] != texts[1] or not comparable(value, target):
-            break
+    texts = _texts(value, target, first)
     if wanted.errors:
         texts[0] = wanted_error(wanted, case)
     if got.errors:
         texts[1] = f"{got.errors[0]}: {got.message}".rstrip(": ")
     return "".join(f", {place}" for place in places), [f"  expected  {texts[0]}", f"  got       {texts[1]}"]
+
+
+def _texts(value: Any, target: Any, first: tuple[int, int]) -> list[str]:
+    """Return the texts of what was wanted and of what came, unlike each other if that can be done."""
+    if not isinstance(target, Tensor):
+        return _cut([_shown(target, 3, first), _shown(value, 3, first)])
+    for decimals in range(3, 8):
+        texts = [_shown(target, decimals, first), _shown(value, decimals, first)]
+        if texts[0] != texts[1] or not comparable(value, target):
+            break
+    return texts
+
+
+def _cut(texts: list[str]) -> list[str]:
+    """Return the texts, of long ones the part in which they differ."""
+    alike = next((n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+    start = max(0, alike - LENGTH // 2) if alike >= LENGTH else 0
+    return [("... " if start else "") + text[start : start + LENGTH] for text in texts]
+
+
+def _window(table: Tensor, *place: int) -> tuple[tuple[int, int], list[str]]:
+    """Return the row and the column with which to begin so that a place is shown, and the words that say so."""
+    sizes = (1, 1, *table.shape)[-2:]
+    first = [
+        0 if at < values.SHOWN else max(0, min(at - values.SHOWN // 2, size - values.SHOWN))
+        for at, size in zip(place, sizes, strict=True)
+    ]
+    names = ("row", "column" if table.dim() > 1 else "number")
+    words = [
+        f"{name}s {start} to {min(start + values.SHOWN, size) - 1}"
+        for name, start, size in zip(names, first, sizes, strict=True)
+        if start
+    ]
+    found = [f"{name} {at}" for name, at in zip(names, place, strict=True)][-max(table.dim(), 1) :]
+    return (first[0], first[1]), words + ([f"differing most at {', '.join(found)}"] if words else [])
 
 
 def wanted_error(wanted: Outcome, case: Case) -> str:
@@ -61,10 +96,10 @@ def described(value: Any) -> str:
 
 
 def _worst(got: Tensor, wanted: Tensor) -> tuple[int, ...]:
-    """Return where, in all axes but the last two, the largest difference stands."""
+    """Return where the largest difference stands."""
     gap = (got.detach().double() - wanted.double()).abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
     gap[got == wanted] = 0.0
-    return tuple(int(i) for i in torch.unravel_index(gap.argmax(), gap.shape))[:-2]
+    return tuple(int(i) for i in torch.unravel_index(gap.argmax(), gap.shape))
 
 
 def _named(place: tuple[int, ...]) -> str:
@@ -73,9 +108,16 @@ def _named(place: tuple[int, ...]) -> str:
     return ", ".join(f"{name} {index}" for name, index in zip(LEADING, place, strict=False))
 
 
-def _shown(value: Any, decimals: int) -> str:
+def _shown(value: Any, decimals: int, first: tuple[int, int]) -> str:
     if isinstance(value, Tensor) and not value.is_complex():
-        return values.shown(value, " " * 12, decimals)
+        return values.shown(value, " " * 12, decimals, first)
     if isinstance(value, list | tuple) and any(isinstance(part, Tensor) for part in value):
         return f"{len(value)} parts: {', '.join(described(part) for part in value)}"
-    return " ".join(repr(value).split())[:200]
+    return _plain(value)
+
+
+def _plain(value: Any) -> str:
+    """Return a value's text on one line; a tuple's is a list's, since either will do."""
+    if isinstance(value, list | tuple) and not any(isinstance(part, Tensor) for part in value):
+        return f"[{', '.join(_plain(part) for part in value)}]"
+    return " ".join(repr(value).split())

@@ -65,12 +65,13 @@ class Probe:
     """A coding exercise as its author declares it: nothing of this ships, only values made from it.
 
     Args:
-        kind: how an answer is called: see `protocols.CALL`.
+        kind: how an answer is called: see `protocols.MAKE`.
         entry: the name that the answer must have in the notebook, which is how a grader finds it.
         cases: the inputs that belong to a seed; the first is small enough to be shown.
         right: two implementations or more, each unlike the other, that must be accepted.
         tolerance: an answer is right if |answer - reference| <= tolerance * (1 + |reference|) everywhere.
         replaces: the piece of the library in whose place an answer can stand, as "module.name".
+        original: the library's own version of what is asked for, which an answer may not call; `replaces` unless given.
         properties: names in `properties.PROPERTIES`, tried on fresh inputs.
         groups: how a grader shares the points out over the cases; without them a wrong answer earns none for its cases.
     """
@@ -88,6 +89,7 @@ class Probe:
     wrong: Sequence[Mistake]
     tolerance: float = 1e-4
     replaces: str | None = None
+    original: str | None = None
     properties: tuple[str, ...] = ()
     groups: tuple[Group, ...] = ()
 
@@ -131,6 +133,7 @@ class Exercise:
     entry: str = ""
     tolerance: float = 0.0
     replaces: str | None = None
+    original: str | None = None
     properties: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
     right: tuple[Outcome, ...] = ()

@@ -1,14 +1,12 @@
 """What must hold of a right answer whatever it is given: tried on fresh inputs, for which no answer is stored."""
 
-import importlib
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import protocols, values
+from transformer_lib.exercises import protocols, variations
 from transformer_lib.exercises.declared import Case, Exercise
 
 
@@ -56,50 +54,21 @@ def broken(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, s
     return None
 
 
-@torch.enable_grad()
 def learns(exercise: Exercise, answer: Callable[..., Any]) -> bool:
-    """Tell whether gradients flow through the answer: from its output back to its floating-point inputs, if any."""
-    case = exercise.cases[0]
-    inputs = values.copied(case.inputs)
-    leaves = [v.requires_grad_() for v in inputs.values() if isinstance(v, Tensor) and v.is_floating_point()]
-    if not leaves:
-        return True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of float(...) on what needs a gradient, which is found out here anyway
-            output = protocols.CALL[exercise.kind](answer, case, inputs, None)
-        first = output[0] if isinstance(output, list | tuple) else output
-        gradients = torch.autograd.grad((first * first).sum(), leaves, allow_unused=True)
-    except Exception:
-        return False
-    return all(gradient is not None for gradient in gradients)
+    """Tell whether the right gradients flow through the answer, from its output back to its inputs, if any."""
+    for case, right in zip(exercise.cases, exercise.right, strict=True):
+        if right.errors or (other := variations.varied(case, variations.doubled)) is None:
+            continue
+        if protocols.run(exercise.kind, answer, variations.called(other, "with gradients"))[0].errors:
+            return False
+    return True
 
 
 def unfit(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
     """Return why an answer with the right values can't take the library's place; None if nothing speaks against it."""
-    if exercise.replaces is None:
+    if exercise.replaces is None or learns(exercise, answer):
         return None
-    if borrows(exercise, answer):
-        return f"it calls the library's {exercise.entry}, whose place it is to take."
-    if not learns(exercise, answer):
-        return "no gradient flows back through it (.item(), .detach(), torch.tensor(...)?), so nothing could learn."
-    return None
-
-
-def borrows(exercise: Exercise, answer: Callable[..., Any]) -> bool:
-    """Tell whether the answer calls the piece of the library that it is to replace, itself or by way of another."""
-    path, _, name = (exercise.replaces or "").rpartition(".")
-    module = importlib.import_module(f"transformer_lib.{path}")
-    piece, calls = getattr(module, name), []
-
-    def watched(*arguments: Any, **named: Any) -> Any:
-        calls.append(name)
-        return piece(*arguments, **named)
-
-    setattr(module, name, watched)
-    try:
-        for case in exercise.cases:
-            protocols.run(exercise.kind, answer, case)
-    finally:
-        setattr(module, name, piece)
-    return bool(calls)
+    return (
+        "no gradient flows back through it, or a wrong one (.item(), .detach(), torch.tensor(...)?), "
+        "so nothing could learn."
+    )

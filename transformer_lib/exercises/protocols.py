@@ -1,4 +1,4 @@
-"""How an answer is called, by the exercise's kind. A new kind is one function here and its name in `CALL`.
+"""How an answer is called, by the exercise's kind. A new kind is one function here and its name in `MAKE`.
 
 - `function`: the answer is called with the case's inputs, by position.
 - `error`: the same; some of its cases must raise.
@@ -7,28 +7,31 @@
   the inputs. Its parameters must have the state's names, or the caller gives a mapping from those to its own.
 - `prose` is read by a person and never called.
 
+Whether it's called once or in another way, `ways` says.
+
 The place of `sampler` (and of a training step) is here, too: chance never comes from within an answer. Noise, batches
 and the state before the step are inputs of the case, and what comes back are values like any other.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from torch import Tensor
+from torch import nn
 
-from transformer_lib.exercises import values
+from transformer_lib.exercises import values, ways
 from transformer_lib.exercises.declared import Case, Outcome
 
 Answer = Callable[..., Any]
 
 
-def call_function(answer: Answer, case: Case, inputs: dict[str, Any], names: Mapping[str, str] | None) -> Any:
-    """Call the answer with the inputs, by position: a reader may name the parameters otherwise."""
-    return answer(*inputs.values())
+def make_function(answer: Answer, case: Case, names: Mapping[str, str] | None) -> Answer:
+    """Return the answer, which needs no making."""
+    return answer
 
 
-def call_module(answer: Answer, case: Case, inputs: dict[str, Any], names: Mapping[str, str] | None) -> Any:
-    """Make the module, give it the case's parameters, and call it in evaluation mode."""
+def make_module(answer: Answer, case: Case, names: Mapping[str, str] | None) -> nn.Module:
+    """Return the module in evaluation mode, with the case's parameters."""
     module = answer(**case.constructor)
     own = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     state = {(names or {}).get(name, name): tensor for name, tensor in values.copied(case.state).items()}
@@ -39,10 +42,10 @@ def call_module(answer: Answer, case: Case, inputs: dict[str, Any], names: Mappi
             "check(..., names={'the name asked for': 'your name'})"
         )
     module.load_state_dict(state)
-    return module.to(values.dtype_of(inputs)).eval()(*inputs.values())
+    return module.to(values.dtype_of(case.inputs)).eval()
 
 
-CALL = {"function": call_function, "error": call_function, "bug": call_function, "module": call_module}
+MAKE = {"function": make_function, "error": make_function, "bug": make_function, "module": make_module}
 
 
 def run(
@@ -50,8 +53,11 @@ def run(
 ) -> tuple[Outcome, dict[str, Any]]:
     """Call an answer with copies of a case's inputs; return what came of it, and the copies, maybe edited."""
     inputs = values.copied(case.inputs)
+    constructor = {name: value for name, value in case.constructor.items() if name != ways.WAY}
+    call = ways.WAYS[case.constructor.get(ways.WAY, "once")]
     try:
-        return Outcome(value=CALL[kind](answer, case, inputs, names)), inputs
+        made = MAKE[kind](answer, replace(case, constructor=constructor), names)
+        return Outcome(value=call(made, inputs)), inputs
     except (Exception, SystemExit) as error:
         parents = tuple(parent.__name__ for parent in type(error).__mro__ if issubclass(parent, BaseException))
         return Outcome(errors=parents, message=" ".join(str(error).split())[:300]), inputs
@@ -63,15 +69,6 @@ def agrees(got: Outcome, wanted: Outcome, tolerance: float, mentions: tuple[str,
         message = got.message.lower()
         return wanted.errors[0] in got.errors and all(word.lower() in message for word in mentions)
     return not got.errors and values.same(got.value, wanted.value, tolerance)
-
-
-def edited(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return the names of the tensors that a call has changed in place."""
-    return [
-        name
-        for name, tensor in before.items()
-        if isinstance(tensor, Tensor) and not values.same(after[name], tensor, 0.0)
-    ]
 
 
 def _listed(shapes: dict[str, tuple[int, ...]]) -> str:

@@ -44,6 +44,7 @@ def written(exercise: Exercise) -> str:
         name: getattr(exercise, name)
         for name in ("id", "title", "kind", "points", "minutes", "difficulty", "entry", "tolerance", "replaces")
     }
+    head |= {"original": exercise.original} if exercise.original else {}
     head |= {"properties": list(exercise.properties), "rubric": [list(line) for line in exercise.rubric]}
     lists = {
         "cases": [_case(case) for case in exercise.cases],

@@ -4,14 +4,12 @@ The library calls its parts through their modules, so that setting `attention.at
 built on it.
 """
 
-import importlib
 from types import ModuleType, TracebackType
 from typing import Any
 
-from transformer_lib.exercises import checking, properties, store
+from transformer_lib.exercises import checking, originals, properties, store
 from transformer_lib.exercises.feedback import Feedback
 
-_library: dict[str, Any] = {}  # what each replaced piece was at first
 _answers: dict[str, list[tuple["Swap", Any]]] = {}  # name -> who put what in its place, the last one in force
 
 
@@ -71,12 +69,12 @@ def use(**answers: Any) -> Swap:
 
 def in_use() -> tuple[str, ...]:
     """Return the names of the pieces that are the reader's at the moment."""
-    return tuple(sorted(_library))
+    return tuple(sorted(originals.replaced))
 
 
 def reset() -> Swap:
     """Put all of the library's own pieces back."""
-    for name, piece in list(_library.items()):
+    for name, piece in list(originals.replaced.items()):
         _put(name, piece)
     _answers.clear()
     return Swap((), {})
@@ -100,13 +98,12 @@ def _take_back(name: str, swap: Swap) -> None:
         return  # `reset` was quicker
     left = [(owner, answer) for owner, answer in _answers[name] if owner is not swap]
     _answers[name] = left
-    if left or name in _library:
-        _put(name, left[-1][1] if left else _library[name])
+    if left or name in originals.replaced:
+        _put(name, left[-1][1] if left else originals.replaced[name])
 
 
 def _place(name: str) -> tuple[ModuleType, str]:
-    path = store.load(store.pieces()[name]).replaces or ""
-    module = importlib.import_module(f"transformer_lib.{path.rpartition('.')[0]}")
+    module, _ = originals.place(store.load(store.pieces()[name]).replaces or "")
     for other, block in (("fast", "fast.enabled()"), ("observe", "record_attention(...) or edit_attention(...)")):
         home = f"transformer_lib.{other}"
         taken = [key for key, piece in vars(module).items() if getattr(piece, "__module__", "") == home]
@@ -119,7 +116,7 @@ def _put(name: str, piece: Any) -> None:
     """Set a piece; remember the library's own while it is replaced."""
     module, attribute = _place(name)
     current = getattr(module, attribute)
-    own = _library.setdefault(name, current)
+    own = originals.replaced.setdefault(name, current)
     setattr(module, attribute, piece)
     if piece is own:
-        del _library[name]
+        del originals.replaced[name]

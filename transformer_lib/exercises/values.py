@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+SHOWN = 8  # rows, and numbers of a row, of a large tensor
 DIGITS = 7  # significant ones that are stored of a float: all that float32 has
 
 
@@ -75,6 +76,13 @@ def same(got: Any, wanted: Any, tolerance: float) -> bool:
     return type(got) is type(wanted) and got == wanted
 
 
+def edited(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the names of the tensors that were changed in place."""
+    return [
+        name for name, tensor in before.items() if isinstance(tensor, Tensor) and not same(after[name], tensor, 0.0)
+    ]
+
+
 def same_kind(got: Any, wanted: Tensor) -> bool:
     """Tell whether both are tensors of the same kind of numbers; float64 is as good as float32."""
     return isinstance(got, Tensor) and kind(got) == kind(wanted)
@@ -112,14 +120,19 @@ def dtype_of(inputs: dict[str, Any]) -> torch.dtype:
     return found[0] if found else torch.get_default_dtype()
 
 
-def shown(tensor: Tensor, indent: str = "", decimals: int = 3) -> str:
-    """Return a tensor's text, short: a few decimals, and of a large one the first rows."""
+def shown(tensor: Tensor, indent: str = "", decimals: int = 3, first: tuple[int, int] = (0, 0)) -> str:
+    """Return a tensor's text, short: a few decimals, and of a large one some rows and columns.
+
+    Args:
+        first: the row and the column with which to begin.
+    """
     tensor = tensor.detach().cpu()
     while tensor.dim() > 2:
         tensor = tensor[0]
     if tensor.is_floating_point():
         tensor = torch.where(tensor.abs() < 0.5 * 10**-decimals, torch.zeros_like(tensor), tensor)  # no -0.000
-    rows = tensor[:8, :8] if tensor.dim() == 2 else tensor[None, :8] if tensor.dim() == 1 else tensor[None, None]
+    table = tensor if tensor.dim() == 2 else tensor.reshape(1, -1)
+    rows = table[first[0] : first[0] + SHOWN, first[1] : first[1] + SHOWN]
     lines = ["[" + ", ".join(_decimal(number, decimals) for number in row) + "]" for row in rows.tolist()]
     return ("\n" + indent).join(lines)
 

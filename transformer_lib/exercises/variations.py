@@ -1,4 +1,4 @@
-"""What must not matter to a right answer: float64 for float32, and how numbers lie in memory."""
+"""What must not matter to a right answer: float64 for float32, how numbers lie in memory, and an earlier call."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import protocols
+from transformer_lib.exercises import protocols, ways
 from transformer_lib.exercises.declared import Case, Exercise
 
 Change = Callable[[Tensor], Tensor]
@@ -25,10 +25,23 @@ def scattered(x: Tensor) -> Tensor:
     return x.repeat_interleave(2)[::2] if x.dim() else x
 
 
+def again(x: Tensor) -> Tensor:
+    """Return the tensor as it is: what counts is the second call with it."""
+    return x
+
+
+def with_gradients(x: Tensor) -> Tensor:
+    """Return numbers in float64: a gradient is compared with small differences."""
+    return doubled(x)
+
+
 VARIATIONS: dict[str, tuple[Change, str]] = {
     "in float64": (doubled, "Is a dtype fixed somewhere (torch.zeros without dtype=, .float())?"),
     "in memory that isn't contiguous": (scattered, "reshape works there, view doesn't."),
+    "in a second call": (again, "Is something kept from the first call, or is what was given changed in place?"),
+    "with gradients": (with_gradients, "Does .detach(), .item(), .data, no_grad or writing in place cut them off?"),
 }
+WAYS = {again: "twice", with_gradients: "with gradients"}
 
 
 def broken(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, str] | None = None) -> str | None:
@@ -59,9 +72,18 @@ def narrows(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, 
 
 
 def varied(case: Case, change: Change) -> Case | None:
-    """Return the case with its tensors changed; None where that changes nothing."""
+    """Return the case with its tensors changed, or called in another way; None where that changes nothing."""
+    if change is with_gradients and (not case.state or "caches" in case.inputs):
+        return None  # of functions only numbers are wanted; and what is cached isn't learnt from
     inputs = {name: change(value) if isinstance(value, Tensor) else value for name, value in case.inputs.items()}
+    if change in WAYS:
+        return called(replace(case, inputs=inputs), WAYS[change])
     tensors = [(old, inputs[name]) for name, old in case.inputs.items() if isinstance(old, Tensor)]
     if all(new.dtype == old.dtype and new.stride() == old.stride() for old, new in tensors):
         return None
     return replace(case, inputs=inputs)
+
+
+def called(case: Case, way: str) -> Case:
+    """Return the case, to be called in one of the ways that `ways` knows."""
+    return replace(case, constructor=case.constructor | {ways.WAY: way})
