@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lib.exercises.authoring import draw, with_errors
+from transformer_lib.exercises.authoring import draw, pick, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 # 1.1 Elman's network
@@ -27,12 +27,14 @@ def elman_cases(seed: int) -> list[Case]:
         state |= {"hidden.weight": draw(g, d, d, scale=0.7)}
         return Case(name, {"x": draw(g, batch, n, d)}, {"d_model": d}, state)
 
+    batch, n, d = sizes(g, 3, 2, 5)
     return [
         case("small", 1, 3, 2),
-        case("batch", 2, 4, 3),
+        case("batch", batch, n, d),
         case("one position", 3, 1, 2),
-        case("longer", 1, 8, 3),
-        case("all sizes alike", 3, 3, 3),
+        case("longer", 1, pick(g, 6, 9), 3),
+        case("one feature", 2, pick(g, 3, 5), 1),
+        case("all sizes alike", *[pick(g, 2, 4)] * 3),
     ]
 
 
@@ -58,16 +60,14 @@ class Elman(nn.Module):
 
 
 class ElmanAtOnce(Elman):
-    """The same, with all inputs projected first, written into a tensor that is there from the start."""
+    """The same, with all inputs projected first."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the state after each position."""
-        projected = self.input(x)
-        states = torch.empty_like(projected)
-        for t in range(x.size(1)):
-            before = self.hidden(states[:, t - 1]) if t else 0.0
-            states[:, t] = torch.tanh(projected[:, t] + before)
-        return states
+        states: list[Tensor] = []
+        for projected in self.input(x).unbind(dim=1):
+            states.append(torch.tanh(projected + (self.hidden(states[-1]) if states else 0.0)))
+        return torch.stack(states, dim=1)
 
 
 class ElmanByTorch(Elman):
@@ -76,9 +76,9 @@ class ElmanByTorch(Elman):
     def forward(self, x: Tensor) -> Tensor:
         """Return the state after each position."""
         theirs = nn.RNN(x.size(-1), x.size(-1), batch_first=True).to(x.dtype)
-        theirs.weight_ih_l0.data, theirs.weight_hh_l0.data = self.input.weight.data, self.hidden.weight.data
-        theirs.bias_ih_l0.data, theirs.bias_hh_l0.data = self.input.bias.data, torch.zeros_like(self.input.bias)
-        return theirs(x)[0]
+        weights = {"weight_ih_l0": self.input.weight, "weight_hh_l0": self.hidden.weight}
+        weights |= {"bias_ih_l0": self.input.bias, "bias_hh_l0": torch.zeros_like(self.input.bias)}
+        return torch.func.functional_call(theirs, weights, (x,))[0]
 
 
 def _stepping(step: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]) -> type[Elman]:
@@ -228,12 +228,14 @@ def lstm_cases(seed: int) -> list[Case]:
         tensors = {"x": draw(g, batch, d_in), "state": draw(g, batch, d, scale=0.5), "cell": draw(g, batch, d)}
         return Case(name, tensors | weights | {"b": draw(g, 4 * d, scale=0.7)})
 
+    batch, d_in, d = sizes(g, 3, 2, 5)
     return [
         case("small", 1, 2, 2),
-        case("batch", 3, 2, 4),
-        case("one feature", 2, 3, 1),
-        case("all sizes alike", 3, 3, 3),
-        case("as many features as gates", 2, 4, 4),
+        case("batch", batch, d_in, d),
+        case("one feature", pick(g, 2, 4), 3, 1),
+        case("all sizes alike", *[pick(g, 2, 3)] * 3),
+        case("as many features as gates", pick(g, 2, 3), 4, 4),
+        case("as many sentences as gates", 4, 1, pick(g, 2, 3)),
     ]
 
 
@@ -428,14 +430,17 @@ def convolution_cases(seed: int) -> list[Case]:
         tensors = {"x": draw(g, batch, n, d_in), "weight": draw(g, d_out, d_in, width), "bias": draw(g, d_out)}
         return Case(name, tensors | {"dilation": dilation})
 
+    batch, d_in, n, d_out = sizes(g, 4, 1, 5)
     return [
         case("small", (1, 4, 1, 1), 3, 1),
         case("batch", (2, 5, 2, 3), 3, 1),
-        case("dilated", (1, 8, 2, 2), 3, 2),
+        case("dilated", (1, pick(g, 7, 9), 2, 2), 3, 2),
         case("width 2", (2, 5, 2, 2), 2, 1),
-        case("width 2, dilated", (1, 7, 1, 2), 2, 3),
+        case("width 2, dilated", (1, pick(g, 6, 8), 1, 2), 2, 3),
         case("shorter than the window", (2, 3, 2, 2), 4, 2),
         case("one place", (1, 3, 2, 2), 1, 1),
+        case("one position", (2, 1, 2, 3), 3, 2),
+        case("sizes from the seed", (batch, n + 2, d_in, d_out), pick(g, 2, 5), pick(g, 1, 3)),
         case("all sizes alike", (3, 3, 3, 3), 3, 1),
     ]
 
@@ -601,7 +606,9 @@ CONVOLUTION_WRONG = [
 
 def seen_cases(seed: int) -> list[Case]:
     """Return stacks that see every place up to an end, and stacks with holes."""
-    sizes = {
+    g = torch.Generator().manual_seed(seed + 4000)
+    drawn = [(pick(g, 2, 4), tuple(pick(g, 1, 6) for _ in range(layers)), pick(g, 9, 17)) for layers in (2, 3)]
+    stacks = {
         "small": (3, (1,), 5),
         "plain": (3, (1, 1, 1), 9),
         "doubling": (2, (1, 2, 4), 10),
@@ -615,8 +622,12 @@ def seen_cases(seed: int) -> list[Case]:
         "order changed": (2, (5, 1), 9),
         "width 1": (1, (1, 2), 4),
         "longer": (4, (2, 1 + seed % 3), 18),
+        "no layer": (3, (), 4),
+        "one number": (3, (1, 2), 1),
+        "two layers from the seed": drawn[0],
+        "three layers from the seed": drawn[1],
     }
-    return [Case(name, {"width": w, "dilations": r, "length": n}) for name, (w, r, n) in sizes.items()]
+    return [Case(name, {"width": w, "dilations": r, "length": n}) for name, (w, r, n) in stacks.items()]
 
 
 def _marked(places: set[int], length: int) -> Tensor:
@@ -809,14 +820,16 @@ def gradient_cases(seed: int) -> list[Case]:
             states.append(state)
         return Case(name, {"states": ((torch.stack(states) * 1000).round() / 1000), "W": W, "U": U})
 
+    n, d, d_in = sizes(g, 3, 2, 5)
     return [
         case("small", 3, 2, 2),
         case("one position", 1, 2, 3),
         case("two positions", 2, 3, 3),
-        case("longer", 6, 3, 3),
+        case("longer", pick(g, 6, 8), 3, 3),
         case("one feature", 4, 1, 1),
-        case("more inputs than features", 4, 2, 3),
-        case("all sizes alike", 3, 3, 3),
+        case("more inputs than features", pick(g, 3, 5), 2, 3),
+        case("sizes from the seed", n, d, d_in),
+        case("all sizes alike", *[pick(g, 2, 4)] * 3),
     ]
 
 
@@ -1010,33 +1023,44 @@ def _number_by_number(states: Tensor, W: Tensor, U: Tensor) -> Tensor:
 
 
 def cost_cases(seed: int) -> list[Case]:
-    """Return sizes that fit and calls that must be refused."""
-    more = seed % 3
+    """Return sizes that fit, the smallest that do, and calls that must be refused; sizes are no powers of two."""
+    g = torch.Generator().manual_seed(seed + 5000)
 
-    def case(
-        name: str, layer: str, sizes: tuple[Any, int, int], words: tuple[str, ...] = (), telling: str = ""
-    ) -> Case:
-        n, d, k = sizes
-        return Case(name, {"layer": layer, "n": n, "d": d, "k": k}, mentions=words, telling=telling)
+    def case(name: str, layer: str, numbers: tuple[Any, ...], words: tuple[str, ...] = (), telling: str = "") -> Case:
+        inputs = dict(zip(("layer", "n", "d", "k"), (layer, *numbers), strict=False))
+        return Case(name, inputs, mentions=words, telling=telling)
 
+    came, kind = "the name {} and the number that came", "the name n and the type that came"
+    of_n, of_k = came.format("n"), came.format("k")
+    (n, d, k), below = sizes(g, 3, 5, 15), -pick(g, 4, 20)
     return [
         case("small", "recurrent", (3, 2, 3)),
-        case("recurrent", "recurrent", (10, 4, 3)),
-        case("convolution", "convolution", (9, 2, 3)),
-        case("convolution, not even", "convolution", (10 + 6 * more, 3, 4)),
-        case("convolution, rounded", "convolution", (10, 2, 3)),
-        case("wide convolution", "convolution", (6, 2, 9)),
+        case("recurrent", "recurrent", (n, d, k)),
+        case("recurrent, one word, k isn't used", "recurrent", (1, d, 1)),
+        case("convolution", "convolution", (9, 3, 3)),
+        case("convolution, not even", "convolution", (10 + 6 * pick(g, 0, 5), 3, 4)),
+        case("convolution, rounded", "convolution", (10, 5, 3)),
+        case("wide convolution", "convolution", (6, 3, 9)),
+        case("convolution, sizes from the seed", "convolution", (n + d, d, k)),
+        case("convolution of width 2", "convolution", (k, 3, 2)),
+        case("convolution, one word", "convolution", (1, d, k)),
+        case("convolution, k not given", "convolution", (d, 3)),
         case("attention", "attention", (5, 3, 3)),
-        case("long attention", "attention", (20 + more, 2, 3)),
+        case("long attention", "attention", (20 + n, d, k)),
+        case("attention, one word, k isn't used", "attention", (1, d, 0)),
         case("another name", "lstm", (5, 3, 3), ("lstm",), "the name that came"),
-        case("length 0", "attention", (0, 3, 3), ("n", "0"), "the name n and the number that came"),
-        case("length negative", "recurrent", (-4, 3, 3), ("n", "-4"), "the name n and the number that came"),
-        case("width 1", "convolution", (5, 3, 1), ("k", "1"), "the name k and the number that came"),
-        case("not an integer", "recurrent", (2.5, 3, 3), ("n", "float"), "the name n and the type that came"),
+        case("length 0", "attention", (0, 3, 3), ("n", "0"), of_n),
+        case("length negative", "recurrent", (below, 3, 3), ("n", str(below)), of_n),
+        case("width 1", "convolution", (5, 3, 1), ("k", "1"), of_k),
+        case("width 0", "convolution", (5, 3, 0), ("k", "0"), of_k),
+        case("width negative", "convolution", (5, 3, below), ("k", str(below)), of_k),
+        case("not an integer", "recurrent", (2.5, 3, 3), ("n", "float"), kind),
+        case("not an integer, in attention", "attention", (n + 0.5, 3, 3), ("n", "float"), kind),
+        case("a whole number, but a float", "convolution", (float(n), 3, 3), ("n", "float"), kind),
     ]
 
 
-def cost(layer: str, n: int, d: int, k: int) -> tuple[int, int, int]:
+def cost(layer: str, n: int, d: int, k: int = 3) -> tuple[int, int, int]:
     """Return the right numbers, or say what is wrong."""
     if not isinstance(n, int):
         raise TypeError(f"n must be an integer, got {type(n).__name__}")
@@ -1053,7 +1077,7 @@ def cost(layer: str, n: int, d: int, k: int) -> tuple[int, int, int]:
     raise ValueError(f"layer must be 'recurrent', 'convolution' or 'attention', got {layer!r}")
 
 
-def cost_by_table(layer: str, n: int, d: int, k: int) -> tuple[int, int, int]:
+def cost_by_table(layer: str, n: int, d: int, k: int = 3) -> tuple[int, int, int]:
     """Return the same from a table."""
     if type(n) is not int:
         raise TypeError(f"n = {n} is a {type(n)}")
@@ -1069,7 +1093,7 @@ def cost_by_table(layer: str, n: int, d: int, k: int) -> tuple[int, int, int]:
     return table[layer]
 
 
-def cost_by_counting(layer: str, n: int, d: int, k: int) -> tuple[int, int, int]:
+def cost_by_counting(layer: str, n: int, d: int, k: int = 3) -> tuple[int, int, int]:
     """Return the same, counted: a product for each position, layers until the first position is in sight."""
     if not isinstance(n, int):
         raise TypeError(f"n = {n!r} has the type {type(n).__name__}")
@@ -1090,7 +1114,7 @@ def cost_by_counting(layer: str, n: int, d: int, k: int) -> tuple[int, int, int]
 def _costing(**changes: Callable[[int, int, int], tuple[Any, ...]]) -> Callable[..., Any]:
     """Return an answer that gives something else for some layers, and refuses what is to be refused."""
 
-    def answer(layer: str, n: int, d: int, k: int) -> Any:
+    def answer(layer: str, n: int, d: int, k: int = 3) -> Any:
         right = cost(layer, n, d, k)
         return changes[layer](n, d, k) if layer in changes else right
 
@@ -1100,13 +1124,13 @@ def _costing(**changes: Callable[[int, int, int], tuple[Any, ...]]) -> Callable[
 def _accepting(refused: str) -> Callable[..., Any]:
     """Return an answer that lacks one of the guards."""
 
-    def answer(layer: str, n: Any, d: int, k: int) -> Any:
+    def answer(layer: str, n: Any, d: int, k: int = 3) -> Any:
         if refused == "n" and isinstance(n, int) and n < 1:
             return {"recurrent": (2 * n * d * d, n, n), "attention": (4 * n * d * d + 2 * n * n * d, 4, 1)}[layer]
         if refused == "type" and isinstance(n, float):
-            return 2 * n * d * d, n, n
-        if refused == "k" and layer == "convolution" and k == 1:
-            return k * n * d * d, 1, (n - 1) // (k - 1)
+            return _unguarded(layer, n, d, k)
+        if refused == "k" and layer == "convolution" and k < 2:
+            return _unguarded(layer, n, d, k)
         if refused == "name" and layer == "lstm":
             return 4 * n * d * d + 2 * n * n * d, 4, 1
         return cost(layer, n, d, k)
@@ -1114,12 +1138,18 @@ def _accepting(refused: str) -> Callable[..., Any]:
     return answer
 
 
-def _unguarded(layer: str, n: Any, d: int, k: int) -> Any:
+def _unguarded(layer: str, n: Any, d: int, k: int = 3) -> Any:
     if layer == "recurrent":
         return 2 * n * d**2, n, n
     if layer == "convolution":
         return k * n * d**2, 1, -(-(n - 1) // (k - 1))
     return 4 * n * d**2 + 2 * n**2 * d, 4, 1
+
+
+def _with_square(layer: str, n: Any, d: int, k: int, square: int) -> tuple[int, int, int]:
+    multiplications, in_a_row, path = cost(layer, n, d, k)
+    products = {"recurrent": 2, "convolution": k, "attention": 4}[layer] * n
+    return multiplications + products * (square - d * d), in_a_row, path
 
 
 COST_WRONG = [
@@ -1205,6 +1235,38 @@ COST_WRONG = [
         0.75,
     ),
     Mistake(
+        "two to the power of d",
+        "2**d is two to the power of d. A d x d matrix times a vector takes d**2 multiplications. (For d = 2 and d = 4 "
+        "the two are the same.)",
+        lambda layer, n, d, k=3: _with_square(layer, n, d, k, 2**d),
+        0.75,
+    ),
+    Mistake(
+        "k always checked",
+        "A k below 2 is refused for every layer. The recurrent layer and attention don't use k: whatever it is, they "
+        "have an answer.",
+        lambda layer, n, d, k=3: cost("convolution" if k < 2 else layer, n, d, k),
+        0.75,
+    ),
+    Mistake(
+        "one layer at least",
+        "At least one layer is counted. For a single word it takes none: the first word is the last.",
+        _costing(convolution=lambda n, d, k: (k * n * d * d, 1, max(1, -(-(n - 1) // (k - 1))))),
+        0.75,
+    ),
+    Mistake(
+        "k must be given",
+        "Without k it raises an error. k has a default, 3, as the signature says: k: int = 3.",
+        lambda layer, n, d, k: cost(layer, n, d, k),
+        0.75,
+    ),
+    Mistake(
+        "whole floats taken",
+        "A length of 3.0 is taken for an integer. It's a float: a TypeError is wanted, whatever its value.",
+        lambda layer, n, d, k=3: cost(layer, int(n) if n == int(n) else n, d, k),
+        0.75,
+    ),
+    Mistake(
         "stack counted",
         "You count the convolution's whole stack. The multiplications and the products in a row are one layer's.",
         _costing(convolution=lambda n, d, k: ((m := -(-(n - 1) // (k - 1))) * k * n * d * d, m, m)),
@@ -1226,8 +1288,8 @@ COST_WRONG = [
     Mistake("no guard for the type", "A length of 2.5 isn't refused: a TypeError is wanted.", _accepting("type"), 0.75),
     Mistake(
         "division by zero",
-        "For k = 1 a division by zero comes through. Ask before you divide, and say what is wrong: a window of one "
-        "place never sees another.",
+        "A width below 2 isn't refused: for k = 1 a division by zero comes through, for less a number without a "
+        "meaning. Ask before you divide, and say what is wrong: a window of one place never sees another.",
         _accepting("k"),
         0.75,
     ),
@@ -1263,6 +1325,7 @@ PROBES = [
         difficulty=1,
         cases=elman_cases,
         reference=Elman,
+        original="baselines.ElmanRNN",
         right={"inputs projected first": ElmanAtOnce, "PyTorch's own": ElmanByTorch},
         wrong=ELMAN_WRONG,
     ),
