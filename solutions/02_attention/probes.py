@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises.authoring import with_errors
+from transformer_lib.exercises.authoring import pick, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 
@@ -28,19 +28,38 @@ def weights_cases(seed: int) -> list[Case]:
     The sizes of a case are unlike primes, so that no factor (a size, a root, a product) has two explanations.
     """
     g = torch.Generator().manual_seed(seed)
-    real = (torch.arange(5) < torch.tensor([[4], [2]]))[:, None, None, :]
-    causal = torch.ones(3, 3, dtype=torch.bool).tril()
+
+    def case(name: str, batch: tuple[int, ...], n: int, m: int, d_k: int, mask: Tensor | None = None) -> Case:
+        tensors = {"query": _draw(g, *batch, n, d_k, mean=0.4), "key": _draw(g, *batch, m, d_k, mean=0.3)}
+        return Case(name, tensors | ({} if mask is None else {"mask": mask}))
+
+    longest, square = (3, 5)[pick(g, 0, 1)], (2, 3, 5)[pick(g, 0, 2)]
+    real = torch.arange(longest) < torch.tensor([[longest - 1], [pick(g, 1, longest - 2)]])
     nothing = torch.tensor([[True, False, True], [False, False, False]])
-    near = _draw(g, 1, 5)
-    rows = torch.cat([near, near + 0.01, near - 0.02])
+    per_head = torch.rand(2, 3, 2, 3, generator=g) < 0.5
+    per_head[..., pick(g, 0, 2)] = True
+    per_head[0, 0, 0], per_head[0, 1, 0] = torch.tensor([True, False, True]), torch.tensor([True, True, False])
+    primes = [(2, 3, 5, 7)[i - 2] for i in sizes(g, 3, 2, 5)]
     return [
-        Case("small", {"query": _draw(g, 2, 5, mean=0.5), "key": _draw(g, 3, 5, mean=0.3)}),
-        Case("batch and heads", {"query": _draw(g, 2, 3, 5, 11, mean=0.2), "key": _draw(g, 2, 3, 7, 11, mean=0.4)}),
-        Case("padding mask", {"query": _draw(g, 2, 1, 3, 7), "key": _draw(g, 2, 1, 5, 7, mean=0.3), "mask": real}),
-        Case("causal mask", {"query": _draw(g, 2, 3, 5), "key": _draw(g, 2, 3, 5, mean=0.3), "mask": causal}),
-        Case("nothing allowed", {"query": _draw(g, 2, 7), "key": _draw(g, 3, 7), "mask": nothing}),
-        Case("large scores", {"query": (near.sign() + 0.5) * 100, "key": near.sign() * 2 + rows - near}),
+        case("small", (), 2, 3, 5),
+        case("batch and heads", (2, 3), *sorted(primes[:2]), (7, 11, 13)[pick(g, 0, 2)]),
+        case("padding mask", (2, 1), 2, longest, 7, real[:, None, None, :]),
+        case("causal mask", (2,), square, square, 7, torch.ones(square, square, dtype=torch.bool).tril()),
+        case("nothing allowed", (), 2, 3, 7, nothing),
+        _far(g, "large scores", [100.0]),
+        case("as many keys as queries, no mask", (), square, square, 7),
+        case("a mask for each head", (2, 3), 2, 3, 5, per_head),
+        _far(g, "large and very negative scores", [100.0, -100.0]),
+        _far(g, "scores far below 0, masked", [-15.0, -20.0], torch.tensor([[True, True, False], [False, True, True]])),
     ]
+
+
+def _far(generator: torch.Generator, name: str, factors: list[float], mask: Tensor | None = None) -> Case:
+    """Return queries that have scores far above 0 with all keys, or far below, but nearly the same ones."""
+    near = _draw(generator, 1, 5)
+    rows = torch.cat([near, near + 0.01, near - 0.02])
+    query = (near.sign() + 0.5) * torch.tensor(factors)[:, None]
+    return Case(name, {"query": query, "key": near.sign() * 2 + rows - near} | ({} if mask is None else {"mask": mask}))
 
 
 def weights(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -126,6 +145,15 @@ def _exp_without_max(scores: Tensor, mask: Tensor | None) -> Tensor:
     powers = scores.exp() if mask is None else scores.exp() * mask
     sums = powers.sum(dim=-1, keepdim=True)
     return powers / sums.masked_fill(sums == 0, 1.0)
+
+
+def _one_maximum(scores: Tensor, mask: Tensor | None) -> Tensor:
+    return _over_sum(lambda s: (s - s.max()).exp())(scores, mask)
+
+
+def _causal_if_square(query: Tensor, key: Tensor) -> Tensor | None:
+    n, m = query.size(-2), key.size(-2)
+    return torch.ones(n, m, dtype=torch.bool).tril() if n == m else None
 
 
 WEIGHTS_WRONG = [
@@ -230,6 +258,19 @@ WEIGHTS_WRONG = [
         0.75,
     ),
     Mistake(
+        "one maximum for all",
+        "The largest score of all rows is subtracted before exp. Rows that lie far below it vanish: each row needs its "
+        "own maximum, or softmax(dim=-1), which takes it.",
+        _scores_first(_one_maximum),
+        0.75,
+    ),
+    Mistake(
+        "causal without being asked",
+        "Where there are as many keys as queries and no mask, later keys are hidden. None forbids nothing.",
+        lambda query, key, mask=None: weights(query, key, _causal_if_square(query, key) if mask is None else mask),
+        0.5,
+    ),
+    Mistake(
         "scores over their sum",
         "The scores are divided by their sum. They may be negative, and so would the weights be: exponentiate first, "
         "since exp makes every number positive. That's the softmax.",
@@ -291,11 +332,14 @@ def additive_cases(seed: int) -> list[Case]:
         layers = {"W_q": _draw(g, d_hidden, d_query), "W_k": _draw(g, d_hidden, d_key)}
         return Case(name, {**vectors, **layers, "v": _draw(g, d_hidden, mean=0.5)})
 
+    n, m, d_query, d_key, d_hidden = sizes(g, 5, 2, 6)
     return [
         case("small", (), 2, 3, (2, 3, 4)),
-        case("one width", (), 3, 3, (4, 4, 4)),
-        case("batch", (2,), 3, 2, (3, 4, 5)),
-        case("batch and heads", (2, 2), 2, 3, (3, 2, 6)),
+        case("one width", (), *[pick(g, 2, 3)] * 2, (4, 4, 4)),
+        case("batch", (2,), n, m, (d_query, d_key, d_hidden)),
+        case("batch and heads", (2, 2), 2, 3, (3, 2, pick(g, 5, 7))),
+        case("all sizes alike", (3,), 3, 3, (3, 3, 3)),
+        case("one query, one key", (2,), 1, 1, (2, pick(g, 3, 4), 3)),
     ]
 
 
@@ -457,16 +501,25 @@ def mask_cases(seed: int) -> list[Case]:
         return Case(name, inputs, mentions=words, telling="both shapes")
 
     dtype = "the dtype that came"
+    b, h, n, m = sizes(g, 4, 2, 6)
+    nothing = Case("allows nothing", {"mask": torch.zeros(n, m, dtype=torch.bool), "scores": scores(b, n, m)})
     return [
         Case("fits as it is", {"mask": mask(2, 3), "scores": scores(2, 3)}),
         Case("padding mask", {"mask": mask(2, 1, 1, 4), "scores": scores(2, 2, 3, 4)}),
         Case("fewer axes", {"mask": mask(3, 4), "scores": scores(2, 3, 4)}),
         Case("integers", {"mask": mask(2, 3).long(), "scores": scores(2, 3)}, mentions=("int64",), telling=dtype),
         Case("numbers", {"mask": mask(2, 3).float(), "scores": scores(2, 3)}, mentions=("float32",), telling=dtype),
+        Case("bytes", {"mask": mask(n, m).byte(), "scores": scores(n, m)}, mentions=("uint8",), telling=dtype),
+        Case("float64", {"mask": mask(n, 1).double(), "scores": scores(n, m)}, mentions=("float64",), telling=dtype),
         misfit("wrong length", (2, 1, 1, 5), (2, 2, 3, 4)),
         misfit("wrong number of queries", (2, 1, 2, 4), (2, 2, 3, 4)),
         misfit("too many axes", (2, 1, 3, 4), (2, 3, 4)),
+        misfit("too many axes, of size 1", (1, n, m), (n, m)),
         misfit("blows scores up", (2, 3, 4), (1, 3, 4)),
+        misfit("another batch", (b + 1, 1, m), (b, n, m)),
+        Case("one mask for all keys", {"mask": mask(b, n, 1), "scores": scores(b, n, m)}),
+        Case("sizes from the seed", {"mask": mask(b, 1, n, m), "scores": scores(b, h, n, m)}),
+        nothing,
     ]
 
 
@@ -683,7 +736,7 @@ MASK_WRONG = [
 
 
 def batched_cases(seed: int) -> list[Case]:
-    """Return batches of sentences; `real` is False at padding."""
+    """Return batches of sentences; `real` is False at padding, which may stand anywhere, or be all of a sentence."""
     g = torch.Generator().manual_seed(seed + 3000)
 
     def case(name: str, lengths: list[int], width: int, d_k: int, d_v: int) -> Case:
@@ -693,11 +746,16 @@ def batched_cases(seed: int) -> list[Case]:
         layers = {"W_q": _draw(g, d_k, width), "W_k": _draw(g, d_k, width), "W_v": _draw(g, d_v, width)}
         return Case(name, {"x": x, "real": real, **layers})
 
+    width, d_k, d_v = sizes(g, 3, 2, 5)
+    scattered = case("padding in between", [4, 4], width, d_k, d_v)
+    scattered.inputs["real"] = torch.tensor([[True, False, True, True], [False, True, True, False]])
     return [
         case("one sentence", [3], 5, 2, 3),
         case("two sentences", [3, 3], 2, 3, 2),
-        case("padded", [2, 4, 3], 3, 4, 2),
+        case("padded", [2, pick(g, 4, 5), 3], 3, 4, 2),
         case("square", [3, 1, 2], 4, 4, 4),
+        scattered,
+        case("a sentence of nothing but padding", [pick(g, 2, 3), 0], d_v, width, d_k),
     ]
 
 
@@ -767,6 +825,16 @@ def _flattened(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -
     return (_masked_softmax(scores, real.flatten()) @ (flat @ W_v.T)).reshape(*x.shape[:2], -1)
 
 
+def _unfilled(number: float) -> Callable[..., Tensor]:
+    """Return self-attention whose forbidden scores are a number, with nothing done where all are."""
+
+    def function(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
+        scores = (x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(W_q.size(0))
+        return scores.masked_fill(~real[:, None, :], number).softmax(dim=-1) @ (x @ W_v.T)
+
+    return function
+
+
 BATCHED_WRONG = [
     Mistake(
         "both bugs are there",
@@ -822,6 +890,27 @@ BATCHED_WRONG = [
         0.5,
     ),
     Mistake(
+        "NaN where there is no word",
+        "A sentence of nothing but padding gets NaN: a row of -inf has no softmax. It finds nothing: zero.",
+        _unfilled(-math.inf),
+        0.75,
+    ),
+    Mistake(
+        "even where there is no word",
+        "In a sentence of nothing but padding all places get the same weight, as from -1e9. It finds nothing: zero.",
+        _unfilled(-1e9),
+        0.75,
+    ),
+    Mistake(
+        "words counted, not looked for",
+        "The first words are taken, as many as `real` counts. Padding may stand in front or in between: `real` says "
+        "where.",
+        lambda x, real, W_q, W_k, W_v: self_attention(
+            x, torch.arange(x.size(1)) < real.sum(dim=1, keepdim=True), W_q, W_k, W_v
+        ),
+        0.75,
+    ),
+    Mistake(
         "no scale",
         "Both bugs are mended, but the scale is gone: divide the scores by math.sqrt(query.size(-1)).",
         _apart(lambda x, W_q: 1.0),
@@ -867,13 +956,19 @@ def merge_cases(seed: int) -> list[Case]:
     both = case("both halves empty", 2, width=3)
     for half in "ab":
         both.inputs[f"output_{half}"][0], both.inputs[f"logsum_{half}"][0] = 0.0, -math.inf
+    b, n, d = sizes(g, 3, 2, 5)
+    apart = case("large and very negative scores in turn", 2, width=d, mean=120.0, gap=-0.5)
+    for half in "ab":
+        apart.inputs[f"logsum_{half}"][1] -= 260.0
     return [
         case("small", 2, width=3),
-        case("batch and heads", 2, 2, 3, width=4, gap=1.0),
+        case("batch and heads", 2, b, n, width=d, gap=1.0),
         case("large scores", 3, width=2, mean=120.0, gap=0.5),
         case("very negative scores", 3, width=2, mean=-150.0, gap=-0.5),
         empty,
         both,
+        apart,
+        case("one half far larger", n, width=pick(g, 1, 3), mean=-110.0, gap=230.0),
     ]
 
 
@@ -940,6 +1035,13 @@ def _clamped(low: float) -> Callable[..., tuple]:
     )
 
 
+def _with_one_maximum(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Tensor) -> tuple[Tensor, Tensor]:
+    largest = torch.cat([logsum_a.flatten(), logsum_b.flatten()]).max()
+    a, b = (logsum_a - largest).exp(), (logsum_b - largest).exp()
+    total = (a + b).clamp(min=1e-30)[..., None]
+    return (a[..., None] * output_a + b[..., None] * output_b) / total, largest + (a + b).log()
+
+
 def _no_axis(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Tensor) -> tuple[Tensor, Tensor]:
     first = _share(logsum_a, logsum_b)
     return first * output_a + (1 - first) * output_b, torch.logaddexp(logsum_a, logsum_b)
@@ -987,6 +1089,13 @@ MERGE_WRONG = [
         "The shares have one axis fewer than the outputs, one number for each query. Give them an axis of size 1 at "
         "the end, share[..., None], so that every feature of a query gets the same share.",
         _no_axis,
+        0.5,
+    ),
+    Mistake(
+        "one maximum for all",
+        "The largest logsum of all queries is subtracted before exp. Queries whose logsums lie far below it vanish: "
+        "each query needs its own, the larger of its two.",
+        lambda a, la, b, lb: _with_one_maximum(a, la, b, lb),
         0.5,
     ),
     Mistake(
