@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.exercises.authoring import with_errors
+from transformer_lib.exercises.authoring import pick, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 
@@ -26,13 +26,19 @@ def _draw(generator: torch.Generator, *shape: int, mean: float = 0.0) -> Tensor:
 def split_cases(seed: int) -> list[Case]:
     """Return vectors of several sizes; heads, positions, batch and d_k are unlike each other in most."""
     g = torch.Generator().manual_seed(seed)
+
+    def case(name: str, batch: int, n: int, heads: int, d_k: int) -> Case:
+        return Case(name, {"x": _draw(g, batch, n, heads * d_k), "heads": heads})
+
+    alike = pick(g, 2, 3)
     return [
-        Case("small", {"x": _draw(g, 1, 3, 4), "heads": 2}),
-        Case("batch", {"x": _draw(g, 2, 3, 8), "heads": 4}),
-        Case("three heads", {"x": _draw(g, 3, 2, 15), "heads": 3}),
-        Case("one head", {"x": _draw(g, 2, 3, 4), "heads": 1}),
-        Case("heads of width 1", {"x": _draw(g, 2, 5, 3), "heads": 3}),
-        Case("all sizes alike", {"x": _draw(g, 3, 3, 9), "heads": 3}),
+        case("small", 1, 3, 2, 2),
+        case("batch", *sizes(g, 4, 2, 5)),
+        case("three heads", 3, 2, 3, 5),
+        case("one head", 2, 3, 1, pick(g, 2, 4)),
+        case("heads of width 1", 2, pick(g, 2, 4), pick(g, 5, 8), 1),
+        case("one position", 2, 1, pick(g, 2, 4), 3),
+        case("all sizes alike", alike, alike, alike, alike),
     ]
 
 
@@ -129,11 +135,11 @@ def merge_cases(seed: int) -> list[Case]:
     g = torch.Generator().manual_seed(seed + 1000)
     shapes = {
         "small": (1, 2, 3, 2),
-        "batch": (2, 3, 4, 2),
-        "one head": (2, 1, 3, 4),
+        "batch": sizes(g, 4, 2, 5),
+        "one head": (2, 1, 3, pick(g, 2, 4)),
         "one position": (3, 2, 1, 3),
-        "all sizes alike": (3, 3, 3, 3),
-        "wide": (2, 4, 2, 5),
+        "all sizes alike": [pick(g, 2, 3)] * 4,
+        "many heads": (2, pick(g, 5, 8), 2, 1),
     }
     return [Case(name, {"x": _draw(g, *shape)}) for name, shape in shapes.items()]
 
@@ -210,16 +216,18 @@ def layer_cases(seed: int) -> list[Case]:
         inputs = {"x": x, "memory": memory} | ({} if mask is None else {"mask": mask})
         return Case(name, inputs, {"d_model": d_model, "heads": heads}, state)
 
-    real = (torch.arange(4) < torch.tensor([[3], [2]]))[:, None, None, :]
+    longest, n = pick(g, 4, 5), pick(g, 2, 4)
+    real = (torch.arange(longest) < torch.tensor([[longest - 1], [2]]))[:, None, None, :]
     per_head = torch.tensor([[[True, False], [True, True]], [[False, True], [False, False]]])[None]
     return [
         case("small, cross-attention", (1, 2, 3), 4, 2),
-        case("self-attention", (2, 3, 3), 6, 3),
+        case("self-attention", (2, n, n), 6, 3),
         case("causal mask", (2, 3, 3), 4, 2, torch.ones(3, 3, dtype=torch.bool).tril()),
-        case("padding mask, cross-attention", (2, 3, 4), 6, 2, real),
+        case("padding mask, cross-attention", (2, 3, longest), 6, 2, real),
         case("a mask for each head, nothing allowed once", (2, 2, 2), 4, 2, per_head),
         case("cross-attention, as many keys as queries", (1, 3, 3), 4, 2),
-        case("one head", (2, 2, 2), 3, 1),
+        case("one head", (pick(g, 2, 3), 2, 2), 3, 1),
+        case("four heads of width 1, cross-attention", (1, pick(g, 1, 3), pick(g, 2, 4)), 4, 4),
     ]
 
 
@@ -492,8 +500,10 @@ def hand_cases(seed: int) -> list[Case]:
         strength = 5 + float(torch.randint(1, 400, (1,), generator=g)) / 100 + 0.003
         return Case(name, {"length": length, "d_content": d_content, "strength": round(strength, 3)})
 
-    sizes = {"small": (3, 2), "long": (6, 2), "wide": (3, 5), "square": (4, 4), "two positions": (2, 3)}
-    return [case(name, *size) for name, size in sizes.items()]
+    square = pick(g, 3, 5)
+    sizes_of = {"small": (3, 2), "long": (pick(g, 6, 9), 2), "wide": (3, pick(g, 5, 8)), "square": (square, square)}
+    sizes_of |= {"two positions": (2, 3), "sizes from the seed": sizes(g, 2, 3, 8), "content of one number": (4, 1)}
+    return [case(name, *size) for name, size in sizes_of.items()]
 
 
 def by_hand(length: int, d_content: int, strength: float) -> tuple[Tensor, Tensor]:
@@ -639,13 +649,18 @@ def head_cases(seed: int) -> list[Case]:
         real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
         return Case(name, {"outputs": outputs, "W_o": _draw(g, d_model, heads * d_k), "real": real})
 
+    heads, d_k = sizes(g, 2, 2, 4)
+    scattered = case("padding in between", [4, 4], heads, d_k, pick(g, 5, 8))
+    scattered.inputs["real"] = torch.tensor([[True, False, True, True], [False, True, False, True]])
     return [
         case("small", [2], 2, 2, 4),
         case("padded batch", [4, 1, 2], 3, 2, 6),
         case("two sentences", [3, 3], 2, 3, 6),
         case("one head", [2, 1], 1, 3, 3),
-        case("a wider model", [1, 3], 2, 2, 7),
+        case("a wider model", [1, pick(g, 2, 4)], 2, 2, pick(g, 6, 9)),
         case("all sizes alike", [3, 1, 2], 3, 3, 9),
+        case("a sentence without a word", [pick(g, 2, 3), 0], 2, 2, 5),
+        scattered,
     ]
 
 
@@ -691,7 +706,7 @@ def _over_words(lengths: Tensor, real: Tensor) -> Tensor:
 
 def _mean_of_means(parts: Tensor, real: Tensor) -> Tensor:
     lengths = parts.norm(dim=-1) * real[:, None]
-    return (lengths.sum(dim=-1) / real.sum(dim=-1, keepdim=True)).mean(dim=0)
+    return (lengths.sum(dim=-1) / real.sum(dim=-1, keepdim=True).clamp(min=1)).mean(dim=0)
 
 
 def _rest(outputs: Tensor, W_o: Tensor) -> Tensor:
@@ -819,7 +834,8 @@ def _by_rows(outputs: Tensor, W_o: Tensor, real: Tensor) -> Tensor:
 def count_cases(seed: int) -> list[Case]:
     """Return sizes that fit and sizes that don't."""
     g = torch.Generator().manual_seed(seed + 5000)
-    width = 2 * int(torch.randint(2, 9, (1,), generator=g))
+    width, few = 2 * pick(g, 2, 8), pick(g, 3, 7)
+    uneven, odd = few * pick(g, 4, 9) + pick(g, 1, few - 1), 2 * pick(g, 2, 9) + 1
 
     def case(name: str, d_model: int, heads: int, shared: int, bias: bool, wrong: tuple[int, ...] = ()) -> Case:
         inputs = {"d_model": d_model, "heads": heads, "key_value_heads": shared, "bias": bias}
@@ -832,7 +848,12 @@ def count_cases(seed: int) -> list[Case]:
         case("shared, with biases", 6 * width, 6, 2, True),
         case("one pair for all", 3 * width, 3, 1, True),
         case("one head", width, 1, 1, True),
+        case("three pairs", 9 * width, 9, 3, False),
+        case("an odd width", 3 * odd, 3, 1, False),
+        case("one pair of width 1", few, few, 1, True),
         case("heads don't divide the width", 50, 7, 7, False, (50, 7)),
+        case("heads don't divide the width, one pair", uneven, few, 1, True, (uneven, few)),
+        case("wider heads than the model", few, few + 2, 1, False, (few, few + 2)),
         case("heads can't share evenly", 64, 8, 3, False, (8, 3)),
         case("more pairs than heads", 64, 4, 8, True, (4, 8)),
     ]
@@ -990,6 +1011,7 @@ PROBES = [
         difficulty=2,
         cases=layer_cases,
         reference=Layer,
+        original="multi_head.MultiHeadAttention",
         right={"head after head": LayerByHead, "einsum": LayerByEinsum},
         wrong=LAYER_WRONG,
     ),
