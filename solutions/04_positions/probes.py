@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises.authoring import draw, with_errors
+from transformer_lib.exercises.authoring import draw, pick, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 # 4.1 sinusoids
@@ -18,9 +18,11 @@ from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 def sinusoid_cases(seed: int) -> list[Case]:
     """Return lengths and widths."""
-    sizes = {"small": (3, 4), "long": (7, 2), "wide": (2, 10), "square": (6, 6), "one position": (1, 4)}
-    sizes["longer"] = (9 + seed % 4, 8)
-    return [Case(name, {"length": n, "d_model": d}) for name, (n, d) in sizes.items()]
+    g = torch.Generator().manual_seed(seed)
+    wide, square = 2 * pick(g, 5, 8), 2 * pick(g, 2, 4)
+    tables = {"small": (3, 4), "long": (pick(g, 7, 12), 2), "wide": (2, wide), "square": (square, square)}
+    tables |= {"one position": (1, 4), "longer": (pick(g, 9, 14), 8)}
+    return [Case(name, {"length": n, "d_model": d}) for name, (n, d) in tables.items()]
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
@@ -144,18 +146,21 @@ SINUSOID_WRONG = [
 def added_cases(seed: int) -> list[Case]:
     """Return batches, a table that's longer than needed, and where the batch's first token stands."""
     g = torch.Generator().manual_seed(seed + 1000)
-    sizes = {
+    alike = pick(g, 2, 4)
+    shapes = {
         "small": (1, 3, 2, 0),
-        "batch": (2, 4, 3, 0),
+        "batch": (*sizes(g, 3, 2, 5), 0),
         "as many sentences as positions": (3, 3, 2, 0),
-        "not from the start": (2, 3, 2, 2),
-        "one token": (3, 1, 4, 3),
-        "all sizes alike": (3, 3, 3, 1),
+        "not from the start": (*sizes(g, 3, 2, 5), pick(g, 2, 6)),
+        "one token": (3, 1, 4, pick(g, 3, 6)),
+        "all sizes alike": (alike, alike, alike, 1),
     }
-    return [
+    cases = [
         Case(name, {"x": draw(g, b, n, d), "table": draw(g, max(b, n) + first + 2, d), "first": first})
-        for name, (b, n, d, first) in sizes.items()
+        for name, (b, n, d, first) in shapes.items()
     ]
+    last = {"x": draw(g, 2, 3, 2), "table": draw(g, 5, 2), "first": 2}
+    return [*cases, Case("up to the table's last row", last)]
 
 
 def added(x: Tensor, table: Tensor, first: int) -> Tensor:
@@ -231,16 +236,17 @@ ADDED_WRONG = [
 def rotated_cases(seed: int) -> list[Case]:
     """Return queries of several heads, at several places."""
     g = torch.Generator().manual_seed(seed + 2000)
-    sizes = {
+    shapes = {
         "small": (1, 1, 3, 2, 0),
         "two pairs": (1, 2, 3, 4, 0),
-        "from position 5": (2, 1, 2, 6, 5),
-        "batch and heads": (2, 3, 4, 4, 1),
-        "one token": (2, 2, 1, 4, 7),
+        "three pairs, not from the start": (2, 1, 2, 6, pick(g, 3, 9)),
+        "batch and heads": (*sizes(g, 3, 2, 4), 4, 1),
+        "one token": (2, 2, 1, 4, pick(g, 4, 9)),
+        "many pairs": (1, 1, 2, 2 * pick(g, 4, 6), pick(g, 1, 3)),
         "all sizes alike": (4, 4, 4, 4, 2),
     }
     return [
-        Case(name, {"x": draw(g, b, h, n, d, mean=0.4), "first": first}) for name, (b, h, n, d, first) in sizes.items()
+        Case(name, {"x": draw(g, b, h, n, d, mean=0.4), "first": first}) for name, (b, h, n, d, first) in shapes.items()
     ]
 
 
@@ -364,17 +370,21 @@ def _overwritten(x: Tensor, angle: Tensor) -> Tensor:
 
 def bias_cases(seed: int) -> list[Case]:
     """Return numbers of heads, queries and keys, and where the first query stands."""
-    more = seed % 3
-    sizes = {
+    g = torch.Generator().manual_seed(seed + 3000)
+    late, square = pick(g, 5, 9), pick(g, 3, 5)
+    shapes = {
         "small": (2, 3, 3, 0),
         "eight heads": (8, 2, 3, 1),
+        "sixteen heads": (16, 1, pick(g, 2, 3), 1),
         "one head": (1, 2, 4, 2),
-        "one query": (4, 1, 5, 4),
-        "square": (4, 4, 4, 0),
-        "late": (2, 2, 7 + more, 5 + more),
+        "one query": (4, 1, pick(g, 4, 6), 3),
+        "square": (4, square, square, 0),
+        "late": (2, 2, late + 2, late),
+        "beyond the last key": (2, pick(g, 2, 3), 3, pick(g, 4, 7)),
+        "more queries than keys": (4, 4, 2, 0),
     }
     names = ("heads", "queries", "keys", "first")
-    return [Case(name, dict(zip(names, numbers, strict=True))) for name, numbers in sizes.items()]
+    return [Case(name, dict(zip(names, numbers, strict=True))) for name, numbers in shapes.items()]
 
 
 def _distance(queries: int, keys: int, first: int) -> Tensor:
@@ -461,6 +471,13 @@ BIAS_WRONG = [
         0.5,
     ),
     Mistake(
+        "queries end at the last key",
+        "The last query is taken to stand at the last key, as in decoding. The first one stands at `first`, wherever "
+        "the keys end.",
+        lambda heads, queries, keys, first: bias(heads, queries, keys, keys - queries),
+        0.5,
+    ),
+    Mistake(
         "keys as rows",
         "Queries and keys are exchanged: one row for each query.",
         lambda *sizes: bias(*sizes).mT,
@@ -481,17 +498,19 @@ BIAS_WRONG = [
 def relative_cases(seed: int) -> list[Case]:
     """Return queries, and a vector for each offset from -k to k."""
     g = torch.Generator().manual_seed(seed + 4000)
-    sizes = {
+    shapes = {
         "small": ((), 3, 2, 1),
-        "batch": ((2,), 4, 3, 2),
+        "batch": ((pick(g, 2, 3),), pick(g, 4, 6), 3, 2),
         "batch and heads": ((2, 3), 3, 2, 1),
-        "none clipped": ((1,), 3, 4, 4),
+        "none clipped": ((1,), pick(g, 2, 3), 4, 4),
         "as many offsets as positions": ((2,), 3, 3, 1),
         "all sizes alike": ((5,), 5, 5, 2),
+        "one vector for all": ((), pick(g, 3, 5), pick(g, 2, 4), 0),
+        "one position": ((2,), 1, 3, 2),
     }
     return [
         Case(name, {"query": draw(g, *batch, n, d), "table": draw(g, 2 * k + 1, d)})
-        for name, (batch, n, d, k) in sizes.items()
+        for name, (batch, n, d, k) in shapes.items()
     ]
 
 
@@ -595,15 +614,20 @@ def table_cases(seed: int) -> list[Case]:
         return Case(name, inputs, mentions=tuple(map(str, words)), telling=telling)
 
     last = "the last position asked for and the table's size"
+    rows, n, more = pick(g, 5, 9), pick(g, 2, 4), pick(g, 1, 5)
     return [
         case("small", 5, 3, 0),
-        case("the end of it", 6, 2, 4),
-        case("all of it", 4, 4, 0),
-        case("one", 7, 1, 3),
+        case("the end of it", rows, n, rows - n),
+        case("all of it", n, n, 0),
+        case("one", 7, 1, more),
         case("one too long", 12, 13, 0, (12,), "the table's size"),
+        case("ends one outside", 15, n, 16 - n, (15,), "the table's size"),
         case("begins inside, ends outside", 20, 8, 17, (24, 20), last),
-        case("begins outside", 30, 4, 41, (44, 30), last),
-        case("negative", 9, 2, -3, (-3,), "the position"),
+        case("begins outside", 30, 4, 41 + more, (44 + more, 30), last),
+        case("begins where it ends", rows, 1, rows, (rows,), "the table's size"),
+        case("negative", 9, 2, -2 - more, (-2 - more,), "the position"),
+        case("negative, ends inside", 9, n + 2, -n, (-n,), "the position"),
+        case("negative by one", 9, 1, -1, (-1,), "the position"),
     ]
 
 
