@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises.authoring import draw, guarded, with_errors
+from transformer_lib.exercises.authoring import draw, guarded, pick, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 
@@ -23,10 +23,21 @@ def _tril(rows: int, columns: int, diagonal: int = 0) -> Tensor:
 
 def causal_cases(seed: int) -> list[Case]:
     """Return lengths with and without a past."""
-    more = 1 + seed % 3
-    sizes = [(3, 0), (1, 0), (5, 0), (2, 3), (1, 4), (3, 1), (4 + more, 2)]
-    names = ["small", "one query", "longer", "two after three", "one after four", "three after one", "both"]
-    return [Case(name, {"length": n, "past": past}) for name, (n, past) in zip(names, sizes, strict=True)]
+    g = torch.Generator().manual_seed(seed)
+    drawn = [tuple(sizes(g, 2, 3, 11)) for _ in range(2)]
+    lengths = {
+        "small": (3, 0),
+        "one query": (1, 0),
+        "longer": (pick(g, 5, 9), 0),
+        "two after three": (2, 3),
+        "one after some": (1, pick(g, 4, 9)),
+        "three after one": (3, 1),
+        "as many as before": (4, 4),
+        "no past given": (pick(g, 3, 6),),
+        "some after some": drawn[0],
+        "some after some others": drawn[1],
+    }
+    return [Case(name, dict(zip(("length", "past"), of, strict=False))) for name, of in lengths.items()]
 
 
 def causal(length: int, past: int = 0) -> Tensor:
@@ -143,13 +154,19 @@ def decoder_cases(seed: int) -> list[Case]:
     front.inputs["tokens"] = front.inputs["tokens"].flip(-1)
     zero = case("0 is a word", [3, 2], 7)
     zero.inputs["tokens"][0, 1] = 0
+    between = case("padding in between", [5], 3)
+    between.inputs["tokens"][0, pick(g, 1, 3)] = 3
+    longest, some = sizes(g, 2, 2, 6)
     return [
         case("small", [2], 0, 3),
-        case("batch", [4, 1, 3], 0),
+        case("batch", [longest, 1, min(longest, some)], 0, longest + pick(g, 0, 1)),
         case("no padding", [3, 3, 3], 0),
         zero,
         front,
+        between,
         case("square", [3, 2, 1], 2),
+        case("one sentence, no padding", [pick(g, 3, 5)], pick(g, 0, 5)),
+        case("a sentence of nothing but padding", [0, 2], pick(g, 0, 5), pick(g, 2, 4)),
     ]
 
 
@@ -283,24 +300,34 @@ DECODER_WRONG = [
 
 
 def polarity_cases(seed: int) -> list[Case]:
-    """Return self- and cross-attention in which some keys are padding; every sentence has a word."""
+    """Return self- and cross-attention in which some keys are padding; every sentence has a word.
+
+    In one case the words have scores far below 0, though they are nearly the same.
+    """
     g = torch.Generator().manual_seed(seed + 2000)
 
-    def case(name: str, lengths: list[int], heads: int, n: int, d_k: int) -> Case:
+    def case(name: str, lengths: list[int], heads: int, n: int, d_k: int, d_v: int = 2) -> Case:
         batch, m = len(lengths), max(lengths) + 1
-        tensors = {"query": draw(g, batch, heads, n, d_k)}
-        tensors |= {part: draw(g, batch, heads, m, d_k, mean=0.3) for part in ("key", "value")}
+        tensors = {"query": draw(g, batch, heads, n, d_k), "key": draw(g, batch, heads, m, d_k, mean=0.3)}
+        tensors |= {"value": draw(g, batch, heads, m, d_v, mean=0.3)}
         return Case(name, tensors | {"real": torch.arange(m) < torch.tensor(lengths)[:, None]})
 
+    heads, n, d_k, d_v = sizes(g, 4, 1, 5)
     scattered = case("padding in between", [3, 2], 1, 3, 3)
     scattered.inputs["real"] = torch.tensor([[True, False, True, True], [False, True, False, True]])
+    far = case("words with scores far below 0", [2, 3], 1, 2, 4)
+    far.inputs["query"] = far.inputs["query"].sign() * -100
+    far.inputs["key"] = far.inputs["query"][..., :1, :].sign() * -3 + far.inputs["key"] / 100
+    far.inputs["query"][..., 1, :] = far.inputs["query"][..., 0, :] / 2
     return [
         case("small", [2], 1, 2, 2),
-        case("as many queries as sentences", [2, 1, 3], 2, 3, 2),
+        case("as many queries as sentences", [2, 1, 3], 2, 3, 2, 3),
         case("as many queries as keys", [3, 1], 1, 4, 2),
         case("more heads than sentences", [1, 2], 3, 2, 3),
-        case("all sizes alike", [2, 1, 2], 3, 3, 3),
+        case("all sizes alike", [2, 1, 2], 3, 3, 3, 3),
+        case("sizes from the seed", [2, pick(g, 3, 4)], heads, n, d_k, d_v),
         scattered,
+        far,
     ]
 
 
@@ -425,16 +452,21 @@ POLARITY_WRONG = [
 
 def window_cases(seed: int) -> list[Case]:
     """Return lengths, windows and sinks."""
-    sizes = {
+    g = torch.Generator().manual_seed(seed + 3000)
+    window, sinks = sizes(g, 2, 1, 6)
+    lengths = {
         "small": (5, 2, 1),
         "no sinks": (5, 3, 0),
         "more sinks than the window": (7, 2, 3),
         "window of one": (4, 1, 1),
         "window as long as the text": (4, 4, 1),
-        "window and sinks overlap": (6 + seed % 3, 4, 2),
+        "window and sinks overlap": (pick(g, 6, 9), 4, 2),
         "sinks beyond the end": (3, 1, 5),
+        "window beyond the end": (3, pick(g, 4, 9), 0),
+        "many sinks": (pick(g, 9, 12), 2, pick(g, 4, 6)),
+        "sizes from the seed": (window + sinks + pick(g, 1, 4), window, sinks),
     }
-    return [Case(name, {"length": n, "window": w, "sinks": s}) for name, (n, w, s) in sizes.items()]
+    return [Case(name, {"length": n, "window": w, "sinks": s}) for name, (n, w, s) in lengths.items()]
 
 
 def _apart(length: int) -> tuple[Tensor, Tensor]:
@@ -551,14 +583,22 @@ WINDOW_WRONG = [
 
 def packed_cases(seed: int) -> list[Case]:
     """Return rows of sentences' numbers; 0 is padding."""
-    more = 1 + seed % 3
+    g = torch.Generator().manual_seed(seed + 4000)
+
+    def row(lengths: list[int], padding: int = 0) -> list[int]:
+        return [i for i, length in enumerate(lengths, start=1) for _ in range(length)] + [0] * padding
+
+    lengths, padding = [pick(g, 1, 3) for _ in range(pick(g, 4, 6))], pick(g, 0, 2)
     rows = {
         "small": [[1, 1, 2, 2]],
         "padding at the end": [[1, 1, 2, 0, 0]],
         "batch": [[1, 2, 2, 3, 3, 3], [1, 1, 1, 1, 2, 0]],
         "one sentence": [[1, 1, 1], [1, 1, 0]],
         "square": [[1, 2, 3], [1, 1, 2], [1, 0, 0]],
-        "longer": [[1] * more + [2] * 3 + [3] * 2 + [0]],
+        "longer": [row([pick(g, 1, 3), 3, 2], 1)],
+        "nothing but padding in a row": [(first := row([pick(g, 1, 3), 1])), [0] * len(first)],
+        "many sentences": [row(lengths, padding)],
+        "sentences of one word": [row([1] * pick(g, 3, 5))],
     }
     return [Case(name, {"sentence": torch.tensor(numbers)}) for name, numbers in rows.items()]
 
@@ -669,23 +709,35 @@ PACKED_WRONG = [
 
 def prefix_cases(seed: int) -> list[Case]:
     """Return prefixes that fit and prefixes that don't."""
+    g = torch.Generator().manual_seed(seed + 5000)
 
     def case(name: str, prefixes: list[int], length: int, words: tuple[str, ...] = (), telling: str = "") -> Case:
         return Case(name, {"prefixes": torch.tensor(prefixes), "length": length}, mentions=words, telling=telling)
 
     floats = case("not integers", [1, 2], 4, ("float32",), "the dtype that came")
     floats.inputs["prefixes"] = floats.inputs["prefixes"].float()
-    both = "the prefix and the length"
+    doubles = case("not integers, but of 64 bits", [3, 2], 4, ("float64",), "the dtype that came")
+    doubles.inputs["prefixes"] = doubles.inputs["prefixes"].double()
+    short = case("integers of 32 bits", [2, 1], 3)
+    short.inputs["prefixes"] = short.inputs["prefixes"].int()
+    both, n, most = "the prefix and the length", pick(g, 5, 8), pick(g, 11, 19)
+    below = -pick(g, 2, 9)
     return [
         case("small", [1], 3),
         case("batch", [2, 0, 3], 4),
         case("all of it", [3, 2], 3),
         case("square", [2, 1, 0], 3),
-        case("longer", [4, 1 + seed % 3], 6),
-        case("too long", [2, 9], 5, ("9", "5"), both),
+        case("longer", [pick(g, 3, n), pick(g, 0, 4)], n),
+        case("one for each of some", [pick(g, 0, 4) for _ in range(pick(g, 3, 5))], pick(g, 4, 6)),
+        short,
+        case("too long", [2, most], n, (str(most), str(n)), both),
         case("too long by one", [4], 3, ("4", "3"), both),
-        case("negative", [1, -2], 6, ("-2",), "the prefix"),
+        case("too long, not the last", [1, most, 2], n, (str(most), str(n)), both),
+        case("negative", [1, below], 6, (str(below),), "the prefix"),
+        case("negative, not the last", [below, 6, 5], 6, (str(below),), "the prefix"),
+        case("negative by one", [3, -1, 2], 4, ("-1",), "the prefix"),
         floats,
+        doubles,
     ]
 
 
