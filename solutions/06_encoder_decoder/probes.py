@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib import layers, multi_head
-from transformer_lib.exercises.authoring import draw, guarded, probe, sizes, with_errors
+from transformer_lib.exercises.authoring import draw, guarded, pick, probe, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Question
 
 
@@ -39,16 +39,17 @@ def _state(g: torch.Generator, d_model: int, d_ff: int) -> dict[str, Tensor]:
 
 
 PROJECTIONS = ("query", "key", "value", "output")
+CACHES = ("KeyValueCache", "MemoryCache")
 
 
 def layer_cases(seed: int) -> list[Case]:
     """Return layers of both kinds of norm, with and without masks; in one, both sentences are of one length."""
     g = torch.Generator().manual_seed(seed)
 
-    def case(name: str, shape: tuple[int, int, int], heads: int, norm: str, **masks: Tensor | None) -> Case:
+    def case(name: str, shape: tuple[int, int, int], heads: int, norm: str, **more: Any) -> Case:
         batch, n, m = shape
-        d_model, d_ff = 2 * heads, 7
-        inputs = {"x": draw(g, batch, n, d_model), "memory": draw(g, batch, m, d_model, mean=0.4)} | masks
+        d_model, d_ff = 2 * heads, pick(g, 3, 7)
+        inputs = {"x": draw(g, batch, n, d_model), "memory": draw(g, batch, m, d_model, mean=0.4)} | more
         constructor = {"d_model": d_model, "heads": heads, "d_ff": d_ff, "norm": norm}
         return Case(name, inputs, constructor, _state(g, d_model, d_ff))
 
@@ -61,7 +62,11 @@ def layer_cases(seed: int) -> list[Case]:
         case("both masks, one length", (2, 3, 3), 2, "post", mask=_tril(3), memory_mask=real[..., 1:4]),
         case("the memory's mask alone", (2, 4, 5), 2, "pre", mask=None, memory_mask=real),
         case("the target's mask alone", (1, 3, long[1]), 3, "post", mask=_tril(3)),
+        case("in steps, with caches", (2, short[0], 5), 2, "pre", mask=None, memory_mask=real, caches=CACHES),
     ]
+
+
+Cache = multi_head.KeyValueCache | None
 
 
 class Layer(nn.Module):
@@ -79,15 +84,25 @@ class Layer(nn.Module):
 
     def own(self, y: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """Return what the target finds in itself."""
-        return self.self_attention(y, y, mask)
+        return self.self_attention(y, y, mask, self.caches[0])
 
     def cross(self, y: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """Return what the target finds in the memory."""
-        return self.cross_attention(y, memory, memory_mask)
+        return self.cross_attention(y, memory, memory_mask, self.caches[1])
 
     def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        caches: tuple[Cache, Cache] = (None, None),
     ) -> Tensor:
+        """Return what the three sub-layers make of the target, `steps`, with the caches at hand."""
+        self.caches = caches
+        return self.steps(x, memory, mask, memory_mask)
+
+    def steps(self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """Return the target's vectors after the three sub-layers."""
         x = self.around(0, x, lambda y: self.own(y, memory, mask, memory_mask))
         x = self.around(1, x, lambda y: self.cross(y, memory, mask, memory_mask))
@@ -97,18 +112,16 @@ class Layer(nn.Module):
 class LayerInFull(Layer):
     """The right layer with the norm's two places written out."""
 
-    def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
-    ) -> Tensor:
+    def steps(self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """Return the same."""
         first, second, third = (residual.norm for residual in self.residuals)
         if self.residuals[0].norm_first:
             y = first(x)
-            x = x + self.self_attention(y, y, mask)
-            x = x + self.cross_attention(second(x), memory, memory_mask)
+            x = x + self.self_attention(y, y, mask, self.caches[0])
+            x = x + self.cross_attention(second(x), memory, memory_mask, self.caches[1])
             return x + self.feed_forward(third(x))
-        x = first(x + self.self_attention(x, x, mask))
-        x = second(x + self.cross_attention(x, memory, memory_mask))
+        x = first(x + self.self_attention(x, x, mask, self.caches[0]))
+        x = second(x + self.cross_attention(x, memory, memory_mask, self.caches[1]))
         return third(x + self.feed_forward(x))
 
 
@@ -117,21 +130,23 @@ class LayerByHead(Layer):
 
     def own(self, y: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """Return the same."""
-        return _by_head(self.self_attention, y, y, mask)
+        return _by_head(self.self_attention, y, y, mask, self.caches[0])
 
     def cross(self, y: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """Return the same."""
-        return _by_head(self.cross_attention, y, memory, None if memory_mask is None else memory_mask[:, 0])
+        seen = None if memory_mask is None else memory_mask[:, 0]
+        return _by_head(self.cross_attention, y, memory, seen, self.caches[1])
 
 
-def _by_head(attention: nn.Module, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-    query, key, value = attention.query(x), attention.key(memory), attention.value(memory)
+def _by_head(attention: nn.Module, x: Tensor, memory: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
+    project = attention.keys_and_values
+    key, value = project(memory) if cache is None else cache(memory, project, x.size(1))
     found, d_k = [], x.size(-1) // attention.heads
     for head in range(attention.heads):
         part = slice(head * d_k, (head + 1) * d_k)
-        scores = torch.einsum("bnc,bmc->bnm", query[..., part], key[..., part]) * d_k**-0.5
+        scores = torch.einsum("bnc,bmc->bnm", attention.query(x)[..., part], key[:, head]) * d_k**-0.5
         scores = scores if mask is None else scores.masked_fill(~mask, -math.inf)
-        found.append(scores.softmax(dim=-1) @ value[..., part])
+        found.append(scores.softmax(dim=-1) @ value[:, head])
     return attention.output(torch.cat(found, dim=-1))
 
 
@@ -163,18 +178,14 @@ def _placed(first: Callable[[bool], bool]) -> Callable[..., Tensor]:
 
 
 class _CrossFirst(Layer):
-    def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
-    ) -> Tensor:
+    def steps(self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         x = self.around(0, x, lambda y: self.cross(y, memory, mask, memory_mask))
         x = self.around(1, x, lambda y: self.own(y, memory, mask, memory_mask))
         return self.around(2, x, self.feed_forward)
 
 
 class _FromTheStart(Layer):
-    def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
-    ) -> Tensor:
+    def steps(self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         own = self.around(0, x, lambda y: self.own(y, memory, mask, memory_mask))
         start = self.residuals[1].norm(x) if self.residuals[1].norm_first else x
         found = self.around(1, own, lambda y: self.cross(start, memory, mask, memory_mask))
@@ -182,19 +193,32 @@ class _FromTheStart(Layer):
 
 
 class _NoFeedForward(Layer):
-    def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
-    ) -> Tensor:
+    def steps(self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         x = self.around(0, x, lambda y: self.own(y, memory, mask, memory_mask))
         return self.around(1, x, lambda y: self.cross(y, memory, mask, memory_mask))
 
 
 class _NoCross(Layer):
-    def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
-    ) -> Tensor:
+    def steps(self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         x = self.around(0, x, lambda y: self.own(y, memory, mask, memory_mask))
         return self.around(2, x, self.feed_forward)
+
+
+def _uncached(
+    self: Layer,
+    x: Tensor,
+    memory: Tensor,
+    mask: Tensor | None = None,
+    memory_mask: Tensor | None = None,
+    caches: tuple[Cache, Cache] = (None, None),
+) -> Tensor:
+    return self.steps(x, memory, mask, memory_mask)
+
+
+def _memory_asks(self: Layer, y: Tensor, memory: Tensor) -> Tensor:
+    if y.size(1) == 1:
+        raise ValueError("the memory isn't that of the first call")  # so says the memory's cache at the second step
+    return self.cross_attention(memory, y)
 
 
 LAYER_WRONG = [
@@ -202,36 +226,36 @@ LAYER_WRONG = [
         "target mask in cross-attention",
         "The cross-attention gets the target's mask. Its keys are the source's: `memory_mask` says which of them are "
         "words. (With sentences of one length nobody complains, and each target word is kept from most of the source.)",
-        _layer(cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, memory, mask)),
+        _layer(cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, memory, mask, self.caches[1])),
         0.5,
     ),
     Mistake(
         "masks exchanged",
         "The two masks are exchanged: `mask` is for the target's self-attention, `memory_mask` for the memory.",
         _layer(
-            own=lambda self, y, memory, mask, memory_mask: self.self_attention(y, y, memory_mask),
-            cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, memory, mask),
+            own=lambda self, y, memory, mask, memory_mask: self.self_attention(y, y, memory_mask, self.caches[0]),
+            cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, memory, mask, self.caches[1]),
         ),
         0.5,
     ),
     Mistake(
         "memory's mask left out",
         "The cross-attention has no mask: it also reads the source's padding. Hand `memory_mask` on.",
-        _layer(cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, memory)),
+        _layer(cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, memory, None, self.caches[1])),
         0.5,
     ),
     Mistake(
         "target's mask left out",
         "The self-attention has no mask: each target word sees the words that it's to predict. Hand `mask` on.",
-        _layer(own=lambda self, y, memory, mask, memory_mask: self.self_attention(y, y)),
+        _layer(own=lambda self, y, memory, mask, memory_mask: self.self_attention(y, y, None, self.caches[0])),
         0.5,
     ),
     Mistake(
         "no mask at all",
         "Neither mask is used: the target sees its future, and the source's padding is read.",
         _layer(
-            own=lambda self, y, memory, mask, memory_mask: self.self_attention(y, y),
-            cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, memory),
+            own=lambda self, y, memory, mask, memory_mask: self.self_attention(y, y, None, self.caches[0]),
+            cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, memory, None, self.caches[1]),
         ),
         0.25,
     ),
@@ -239,7 +263,7 @@ LAYER_WRONG = [
         "memory not used",
         "The second attention looks at the target again: keys and values come from x, so that nothing of the source "
         "ever arrives. Its second argument is the memory.",
-        _layer(cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, y, mask)),
+        _layer(cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, y, mask, self.caches[1])),
         0.25,
     ),
     Mistake(
@@ -252,13 +276,13 @@ LAYER_WRONG = [
         "the memory asks",
         "Queries come from the memory, keys and values from the target: one output for each source word. It's the "
         "target that asks.",
-        _layer(cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(memory, y)),
+        _layer(cross=lambda self, y, memory, mask, memory_mask: _memory_asks(self, y, memory)),
         0.25,
     ),
     Mistake(
         "one attention for both",
         "The memory is read with the matrices of self_attention, where cross_attention has four of its own.",
-        _layer(cross=lambda self, y, memory, mask, memory_mask: self.self_attention(y, memory, memory_mask)),
+        _layer(cross=lambda self, y, memory, mask, seen: self.self_attention(y, memory, seen, self.caches[1])),
         0.5,
     ),
     Mistake(
@@ -267,7 +291,7 @@ LAYER_WRONG = [
         "vectors alone that are normalised.",
         _layer(
             cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(
-                y, self.residuals[1].norm(memory), memory_mask
+                y, self.residuals[1].norm(memory), memory_mask, self.caches[1]
             )
         ),
         0.5,
@@ -318,6 +342,13 @@ LAYER_WRONG = [
         "[1] and [2].",
         _layer(around=lambda self, number, x, sublayer: self.residuals[0](x, sublayer)),
         0.5,
+    ),
+    Mistake(
+        "caches not handed on",
+        "The caches aren't handed on as they should be: caches[0] to the self-attention, caches[1] to the attention to "
+        "the memory. Without them each new word would see itself alone when chapter 08 decodes.",
+        type("DecoderLayer", (Layer,), {"caches": (None, None), "forward": _uncached}),
+        0.75,
     ),
     Mistake(
         "pre-norm always",
@@ -562,7 +593,11 @@ def cross_cases(seed: int) -> list[Case]:
         inputs = {"x": draw(g, batch, n, d), "memory": draw(g, batch, m, d, mean=0.3), "real": _real(lengths, m)}
         return Case(name, inputs | {"W_q": draw(g, d, d_k), "W_k": draw(g, d, d_k), "W_v": draw(g, d, d_v)})
 
-    n, m = sizes(g, 2, 2, 5)
+    n, m, d_k, d_v = sizes(g, 4, 2, 6)
+    far = case("words with scores far below 0", (1, 2, 4, 3, 2), [3])
+    far.inputs["x"] = far.inputs["x"][:, :1].sign() * torch.tensor([[-40.0], [-60.0]])
+    far.inputs["memory"] = far.inputs["x"][:, :1].sign() * -3 + far.inputs["memory"] / 50
+    far.inputs["W_q"] = far.inputs["W_k"] = torch.eye(3) + 0.01
     scattered = case("padding in between", (2, 3, 4, 2, 2), [4, 4])
     scattered.inputs["real"] = torch.tensor([[True, False, True, True], [False, True, True, False]])
     return [
@@ -570,9 +605,10 @@ def cross_cases(seed: int) -> list[Case]:
         case("one length, no padding", (2, 4, 4, 3, 2), [4, 4]),
         case("one length, padding", (2, 3, 3, 2, 2), [3, 1]),
         case("as many sentences as words", (3, 3, 3, 2, 3), [2, 3, 1]),
-        case("lengths from the seed", (2, n, m, 6, 2), [m, m - 1]),
-        case("one target word", (2, 1, 5, 3, 2), [4, 2]),
+        case("sizes from the seed", (2, n, m, d_k, d_v), [m, m - 1]),
+        case("one target word", (2, 1, 5, 3, 2), [4, pick(g, 1, 3)]),
         scattered,
+        far,
     ]
 
 
@@ -720,9 +756,10 @@ def tied_cases(seed: int) -> list[Case]:
     return [
         case("small", 1, 2, 4, 3),
         case("batch", *sizes(g, 3, 2, 5), 6),
-        case("wide", 2, 3, 4, 8),
-        case("more words than features", 1, 3, 9, 2),
-        case("all sizes alike", 4, 4, 4, 4),
+        case("wide", 2, 3, 4, pick(g, 7, 9)),
+        case("more words than features", 1, 3, pick(g, 8, 12), 2),
+        case("one word", 1, 1, 5, pick(g, 2, 4)),
+        case("all sizes alike", *[pick(g, 3, 4)] * 4),
     ]
 
 
@@ -852,6 +889,12 @@ def fitted_cases(seed: int) -> list[Case]:
     zero.inputs["source"][0, 1] = 0
     floats = case("not integers", [2, 3, 2], [2, 4, 2], [2, 4])
     floats.inputs["source"] = floats.inputs["source"].float()
+    short = case("integers of 32 bits", [2, 3, 2], [2, 4, 2], [2, 4])
+    short.inputs["source"] = short.inputs["source"].int()
+    nothing = case("a source of nothing but padding", [2, n, 2], [2, 3, 2], [2, 3], 5)
+    nothing.inputs["source"][0] = 5
+    only = case("a memory of another batch than both", [3, 2, 4], [1, 5, 4], [3, 5])
+    only = Case(only.name, only.inputs, mentions=("1, 5, 4",), telling="the memory's shape")
     return [
         case("small", [1, 2, 3], [1, 4, 3], [1, 4]),
         case("sizes from the seed", [b, n, d], [b, m, d], [b, m], 3),
@@ -862,7 +905,12 @@ def fitted_cases(seed: int) -> list[Case]:
         case("a source of another batch", [3, 2, 4], [3, 5, 4], [1, 5], 0, "memory source"),
         case("a memory of another batch", [3, 2, 4], [1, 5, 4], [1, 5], 0, "x memory"),
         case("two memories for three targets", [3, 4, 5], [2, 6, 5], [2, 6], 0, "x memory"),
-        case("a memory of another width", [2, 3, 4], [2, 5, 6], [2, 5], 0, "x memory"),
+        case("two memories for four targets", [4, 2, 3], [2, 5, 3], [2, 5], 0, "x memory"),
+        case("a wider memory", [2, 3, 4], [2, 5, 6], [2, 5], 0, "x memory"),
+        case("a narrower memory", [2, 3, d + 1], [2, 5, d], [2, 5], 0, "x memory"),
+        only,
+        short,
+        nothing,
         Case(floats.name, floats.inputs, mentions=("float32",), telling="the dtype that came"),
     ]
 
@@ -1030,34 +1078,45 @@ FITTED_WRONG = [
 
 
 def rates_cases(seed: int) -> list[Case]:
-    """Return weights of several heads, sure and possible links, and which target rows are words."""
+    """Return weights of several heads, sure and possible links, and which target rows are words.
+
+    In other rows links are marked, too; they don't count.
+    """
     g = torch.Generator().manual_seed(seed + 5000)
 
     def case(name: str, shape: tuple[int, int, int, int], lengths: list[int], share: float = 0.3) -> Case:
         batch, heads, n, m = shape
         weights = draw(g, batch, heads, n, m, scale=2.0).softmax(dim=-1)
         words = _real(lengths, n)
+        if len(lengths) > 1:
+            words[1:, 1:-1] &= torch.rand(batch - 1, n - 2, generator=g) < 0.8
         sure = torch.zeros(batch, n, m, dtype=torch.bool)
         sure.scatter_(-1, weights.mean(dim=1).argmax(dim=-1, keepdim=True), True)
         sure &= torch.rand(batch, n, 1, generator=g) < 0.75
         sure[:, 0, 0] = True
-        possible = (sure | (torch.rand(batch, n, m, generator=g) < share)) & words[:, :, None]
-        return Case(name, {"weights": weights, "sure": sure & words[:, :, None], "possible": possible, "words": words})
+        possible = sure | (torch.rand(batch, n, m, generator=g) < share)
+        return Case(name, {"weights": weights, "sure": sure, "possible": possible, "words": words})
 
     n, m = sizes(g, 2, 6, 9)
+    perfect = case("a head without a mistake", (1, 2, pick(g, 3, 5), 4), [3])
+    best = perfect.inputs["weights"][:, 1].argmax(dim=-1, keepdim=True)
+    perfect.inputs["sure"] = torch.zeros_like(perfect.inputs["sure"]).scatter(-1, best, True)
+    perfect.inputs["possible"] = perfect.inputs["sure"].clone()
     return [
         case("small", (1, 2, 3, 4), [3]),
         case("batch", (2, 3, 5, 4), [5, 4]),
         case("padding", (3, 2, 6, 5), [6, 2, 3]),
-        case("sizes from the seed", (2, 5, n, m), [n, n - 3]),
+        case("sizes from the seed", (2, pick(g, 4, 6), n, m), [n, n - 3]),
         case("as many words", (2, 3, 7, 7), [7, 4]),
         case("only sure links", (2, 4, 5, 3), [5, 3], 0.0),
+        case("a sentence without a word", (2, pick(g, 2, 3), 4, 5), [4, 0]),
+        perfect,
     ]
 
 
 def _counts(weights: Tensor, sure: Tensor, possible: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return for each sentence and head: links found, of these sure and possible ones; and each sentence's sure "
-    "ones."""
+    """Return for each sentence and head: links found, of these sure and possible ones; and how many sure ones are."""
+    sure, possible = sure & words[..., None], possible & words[..., None]
     found = nn.functional.one_hot(weights.argmax(dim=-1), weights.size(-1)).bool() & words[:, None, :, None]
     both = [(found & links[:, None]).sum(dim=(-2, -1)) for links in (sure, possible)]
     return found.sum(dim=(-2, -1)), both[0], both[1], sure.sum(dim=(-2, -1))[:, None]
@@ -1075,7 +1134,7 @@ def rates_by_sets(weights: Tensor, sure: Tensor, possible: Tensor, words: Tensor
     def links(table: Tensor) -> set[tuple[int, ...]]:
         return set(map(tuple, table.nonzero().tolist()))
 
-    one, other, found = links(sure), links(possible), []
+    one, other, found = links(sure & words[..., None]), links(possible & words[..., None]), []
     for head in weights.unbind(dim=1):
         best = head.argmax(dim=-1)
         chosen = {(b, t, int(best[b, t])) for b, t in links(words)}
@@ -1087,7 +1146,7 @@ def rates_by_gather(weights: Tensor, sure: Tensor, possible: Tensor, words: Tens
     """Return the same by looking up each link in both tables."""
     best = weights.argmax(dim=-1).transpose(1, 2)  # [batch target heads]
     hits = (sure.gather(2, best).double() + possible.gather(2, best).double()) * words[..., None]
-    return (1 - hits.sum(dim=(0, 1)) / (words.sum() + sure.sum())).to(weights.dtype)
+    return (1 - hits.sum(dim=(0, 1)) / (words.sum() + sure[words].sum())).to(weights.dtype)
 
 
 def _counted(rate: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -1097,15 +1156,28 @@ def _counted(rate: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def _by_sentence(weights: Tensor, sure: Tensor, possible: Tensor, words: Tensor) -> Tensor:
     found, hits, near, wanted = _counts(weights, sure, possible, words)
-    return (1 - (hits + near) / (found + wanted)).mean(dim=0).to(weights.dtype)
+    return (1 - (hits + near) / (found + wanted).clamp(min=1)).mean(dim=0).to(weights.dtype)
 
 
 def _by_source(weights: Tensor, sure: Tensor, possible: Tensor, words: Tensor) -> Tensor:
     """Return rates of links from each source word to the target row that gives it the most."""
+    sure, possible = sure & words[..., None], possible & words[..., None]
     hidden = weights.masked_fill(~words[:, None, :, None], -1.0)
     chosen = nn.functional.one_hot(hidden.argmax(dim=-2), weights.size(-2)).mT.bool()
     both = sum((chosen & links[:, None]).sum(dim=(0, 2, 3)) for links in (sure, possible))
     return (1 - both / (chosen.sum(dim=(0, 2, 3)) + sure.sum())).to(weights.dtype)
+
+
+def _in_padding(above: bool = False, below: bool = False) -> Callable[..., Tensor]:
+    """Return rates that count rows of padding above the fraction line, or their sure links below it."""
+
+    def answer(weights: Tensor, sure: Tensor, possible: Tensor, words: Tensor) -> Tensor:
+        everywhere = torch.ones_like(words)
+        _, hits, near, marked = (x.sum(dim=0) for x in _counts(weights, sure, possible, everywhere if above else words))
+        wanted = sure.sum() if below else sure[words].sum()
+        return (1 - (hits + near) / (words.sum() + wanted)).to(weights.dtype)
+
+    return answer
 
 
 RATES_WRONG = [
@@ -1120,6 +1192,27 @@ RATES_WRONG = [
         "padding rows counted",
         "Rows of padding have links, too. Only the rows where `words` is True count.",
         lambda weights, sure, possible, words: rates(weights, sure, possible, torch.ones_like(words)),
+        0.5,
+    ),
+    Mistake(
+        "links found in padding rows",
+        "A link that is found in a row of padding counts above the fraction line. Rows count where `words` is True, "
+        "and nowhere else.",
+        _in_padding(above=True),
+        0.75,
+    ),
+    Mistake(
+        "links marked in padding rows",
+        "Sure links that are marked in rows of padding are counted in |S|. Rows count where `words` is True, and "
+        "nowhere else.",
+        _in_padding(below=True),
+        0.75,
+    ),
+    Mistake(
+        "links found and marked in padding rows",
+        "Rows of padding count in |S|, and above the fraction line, where their links happen to be marked. Rows count "
+        "where `words` is True, and nowhere else.",
+        _in_padding(above=True, below=True),
         0.5,
     ),
     Mistake(
@@ -1151,7 +1244,7 @@ RATES_WRONG = [
         "possible links demanded",
         "The found links are divided by found and possible links. Nobody has to find the possible ones: |A| + |S|.",
         lambda weights, sure, possible, words: _counted(
-            lambda found, hits, near, wanted: 1 - (hits + near) / (found + possible.sum())
+            lambda found, hits, near, wanted: 1 - (hits + near) / (found + possible[words].sum())
         )(weights, sure, possible, words),
         0.5,
     ),
