@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lib.exercises.authoring import draw, guarded, probe, with_errors
+from transformer_lib.exercises.authoring import draw, guarded, pick, probe, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Question
 
 
@@ -46,15 +46,23 @@ def loss_cases(seed: int) -> list[Case]:
     nothing.inputs["labels"].zero_()
     zero = case("0 is a word", [3, 1], 6, 0.2, 5)
     zero.inputs["labels"][0, 1] = 0
+    found = [case("small", [2], 4, 0.1), case("padding", [3, 1, 2], 5, 0.1)]
+    some, more, vocabulary = sizes(g, 3, 1, 6)
+    large = case("large logits", [1, 2], 4, 0.1)
+    large.inputs["logits"] *= 70
+    empty = case("a sentence of nothing but padding", [pick(g, 2, 3), 1], 5, 0.1)
+    empty.inputs["labels"][1] = 0
     return [
-        case("small", [2], 4, 0.1),
-        case("padding", [3, 1, 2], 5, 0.1),
+        *found,
         case("no padding", [2, 2], 6, 0.1),
         case("no smoothing", [1, 4], 5, 0.0),
-        case("much smoothing", [4, 2, 1], 7, 0.4, 3),
+        case("much smoothing", [pick(g, 3, 5), 2, 1], 7, 0.4, 3),
+        case("sizes from the seed", [some, more], vocabulary + 4, 0.05 * pick(g, 1, 5), pick(g, 0, 3)),
         zero,
         scattered,
         defaults,
+        empty,
+        large,
         nothing,
     ]
 
@@ -142,8 +150,21 @@ LOSS_WRONG = [
         "mean of sentences",
         "Each sentence is averaged first, then the sentences are: a word in a short sentence counts for more. Add up "
         "all words, then divide.",
-        _averaged(lambda places, real: ((places * real).sum(dim=1) / real.sum(dim=1)).mean()),
+        _averaged(lambda places, real: ((places * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)).mean()),
         0.5,
+    ),
+    Mistake(
+        "exp overflows",
+        "The exponentials of large logits overflow, and NaN comes out. log_softmax subtracts each row's maximum first.",
+        lambda *inputs: _overflowing(*inputs),
+        0.75,
+    ),
+    Mistake(
+        "a sentence of padding refused",
+        "A batch in which one sentence holds nothing but padding is refused. There are other words to average: refuse "
+        "it only if every label is padding.",
+        lambda *inputs: _strict(*inputs),
+        0.75,
     ),
     Mistake(
         "per sentence",
@@ -292,6 +313,16 @@ def _asserted(
     return _unguarded(logits, labels, smoothing, padding)
 
 
+def _overflowing(logits: Tensor, labels: Tensor, smoothing: float = 0.1, padding: int = 0) -> Tensor:
+    return _raw((logits.exp() / logits.exp().sum(dim=-1, keepdim=True)).log(), labels, smoothing, padding)
+
+
+def _strict(logits: Tensor, labels: Tensor, smoothing: float = 0.1, padding: int = 0) -> Tensor:
+    for row in labels:
+        _real(row, padding)
+    return loss(logits, labels, smoothing, padding)
+
+
 def _raw(logs: Tensor, labels: Tensor, smoothing: float, padding: int) -> Tensor:
     real = _real(labels, padding)
     logs, labels = logs[real], labels[real]
@@ -303,17 +334,21 @@ def _raw(logs: Tensor, labels: Tensor, smoothing: float, padding: int) -> Tensor
 
 def rate_cases(seed: int) -> list[Case]:
     """Return runs with a warm-up and a tail."""
-    sizes = {
+    g = torch.Generator().manual_seed(seed + 1000)
+    steps, wide = pick(g, 9, 12), pick(g, 10, 40)
+    runs = {
         "small": (5, 4, 2, 1),
         "warm-up and tail": (8, 4, 4, 3),
         "tail of all": (6, 2, 2, 6),
         "tail into the warm-up": (6, 3, 5, 4),
         "warm-up of one": (6, 4, 1, 2),
         "never at its peak": (5, 2, 9, 2),
-        "wider": (6 + seed % 3, 9, 3, 4),
+        "wider": (pick(g, 6, 8), 9, 3, 4),
+        "numbers from the seed": (steps, wide, pick(g, 3, 5), pick(g, 2, 7)),
+        "one step": (1, pick(g, 2, 9), pick(g, 2, 5), 1),
     }
     names = ("steps", "d_model", "warmup", "tail")
-    return [Case(name, dict(zip(names, numbers, strict=True))) for name, numbers in sizes.items()]
+    return [Case(name, dict(zip(names, numbers, strict=True))) for name, numbers in runs.items()]
 
 
 def _rates(
@@ -477,14 +512,18 @@ def shift_cases(seed: int) -> list[Case]:
         words = F.pad(words, (0, longest - words.size(1)), value=padding) if longest else words
         return Case(name, {"words": words, "start": start, "end": end, "padding": padding})
 
+    start, end, padding = (int(i) for i in torch.randperm(4, generator=g)[:3])
+    some, more = sizes(g, 2, 1, 5)
     return [
         case("small", [2], 1, 2, 0),
         case("batch", [3, 1, 2], 1, 2, 0),
         case("no padding", [2, 2, 2], 1, 2, 0),
-        case("padding everywhere", [2, 1], 1, 2, 0, 4),
+        case("padding everywhere", [2, 1], 1, 2, 0, pick(g, 4, 6)),
         case("other ids", [1, 3], 2, 1, 3),
-        case("padding's id is large", [4, 2], 20, 21, 12),
+        case("padding's id is large", [pick(g, 3, 5), 2], 20, 21, 12),
         case("one word", [1], 3, 2, 1),
+        case("sizes from the seed", [some, more, pick(g, 1, 5)], start, end, padding),
+        case("a row without a word", [pick(g, 2, 3), 0], 1, 2, 0),
     ]
 
 
@@ -641,6 +680,8 @@ def part_cases(seed: int) -> list[Case]:
         tensors = {"x": draw(g, n, d), "y": draw(g, n), "real": torch.tensor([mark == "x" for mark in real])}
         return Case(name, tensors | {"w": draw(g, d), "part": part, "rate": rate})
 
+    n, part, d = pick(g, 6, 9), pick(g, 2, 4), pick(g, 1, 4)
+    drawn = "".join("x-"[int(mark)] for mark in torch.rand(n, generator=g) < 0.3)
     return [
         case("small", "xxx", 2, 2, 0.1),
         case("padding", "xxx-xx", 3, 3, 0.2),
@@ -648,7 +689,9 @@ def part_cases(seed: int) -> list[Case]:
         case("a tail and padding", "xx-xx--x", 2, 3, 0.2),
         case("a part of nothing but padding", "xx--xx", 3, 2, 0.1),
         case("parts of one", "xx-x", 2, 1, 0.3),
-        case("all at once", "x-xx", 2, 9, 0.2),
+        case("all at once", "x-xx", 2, pick(g, 4, 9), 0.2),
+        case("sizes from the seed", "x" + drawn, d, part, 0.1 * pick(g, 1, 4)),
+        case("one example", "x", pick(g, 2, 3), 2, 0.2),
     ]
 
 
@@ -814,11 +857,13 @@ PART_WRONG = [
 
 def batch_cases(seed: int) -> list[Case]:
     """Return lengths and limits that fit, and lengths that must be refused."""
-    more = seed % 3
+    g = torch.Generator().manual_seed(seed + 4000)
 
     def case(name: str, lengths: tuple[int, ...], limit: int, words: tuple[str, ...] = (), telling: str = "") -> Case:
         return Case(name, {"lengths": lengths, "limit": limit}, mentions=words, telling=telling)
 
+    more, alike, long = pick(g, 0, 5), pick(g, 3, 6), pick(g, 11, 19)
+    drawn = tuple(pick(g, 1, 9) for _ in range(pick(g, 7, 11)))
     both = "the length and the limit"
     return [
         case("small", (3, 1, 2), 4),
@@ -830,10 +875,15 @@ def batch_cases(seed: int) -> list[Case]:
         case("each alone", (5, 4), 5),
         case("a long one last", (1, 1, 1, 6), 8),
         case("a single one", (3,), 20),
+        case("all as long as the limit", (alike,) * 3, alike),
+        case("lengths from the seed", drawn, pick(g, 12, 24)),
         case("too long", (2, 15, 3), 8, ("15", "8"), both),
         case("too long by one", (6, 7), 6, ("7", "6"), both),
         case("too long at once", (9, 2), 5, ("9", "5"), both),
-        case("nothing in it", (3, -2, 2), 8, ("-2",), "the length"),
+        case("too long, in the middle", (2, 3, 4, long, 3), 10, (str(long), "10"), both),
+        case("too long, the last", (2, 3, 4, long), 9, (str(long), "9"), both),
+        case("nothing in it", (3, -2, 2), 8, ("-2", "8"), both),
+        case("length 0", (3, 2, 0), 9, ("0", "9"), both),
     ]
 
 
@@ -953,6 +1003,13 @@ BATCH_WRONG = [
         0.75,
     ),
     Mistake(
+        "empty batch before a full one",
+        "An empty batch stands in front of a first sentence that fills one by itself: begin a new batch only where the "
+        "one before holds something.",
+        guarded(token_batches, lambda n, limit: [[], *_cut(n, limit)] if min(n) == limit else _cut(n, limit)),
+        0.75,
+    ),
+    Mistake(
         "last batch lost",
         "The last batch is missing: what is left when the loop ends must be handed over, too.",
         guarded(token_batches, lambda n, limit: _cut(n, limit)[:-1]),
@@ -1044,6 +1101,8 @@ def perplexity_cases(seed: int) -> list[Case]:
         case("an empty one", [5, 0, 2]),
         case("one model", [12, 3, 30, 8, 1], 1),
         case("as many models as batches", [2, 9], 2),
+        case("sizes from the seed", [pick(g, 1, 60) for _ in range(pick(g, 3, 7))], pick(g, 2, 5)),
+        case("many models", [pick(g, 1, 20), pick(g, 21, 40)], pick(g, 6, 9)),
     ]
 
 
