@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises.authoring import draw, guarded, sizes, with_errors
+from transformer_lib.exercises.authoring import draw, guarded, pick, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 
@@ -40,18 +40,32 @@ def patched_cases(seed: int) -> list[Case]:
     short.inputs["other"] = _weights(g, 2, 3, 4, 6)
     alone = case("one sentence for a batch", [3, 2, 4, 5], (0,), ("3, 2, 4, 5", "1, 2, 4, 5"), "both shapes")
     alone.inputs["other"] = alone.inputs["other"][:1]
+    misfits = {
+        "one sentence for two": ([2, 2, n, m], [1, 2, n, m]),
+        "fewer heads": ([1, h + 1, 2, m], [1, h, 2, m]),
+        "more queries": ([1, 2, n, 3], [1, 2, n + 1, 3]),
+    }
+    others = []
+    for name, (own, its) in misfits.items():
+        words = tuple(", ".join(map(str, shape)) for shape in (own, its))
+        others.append(case(name, own, (1,), words, "both shapes"))
+        others[-1].inputs["other"] = _weights(g, *its)
+    below, above = -pick(g, 2, 5), pick(g, 4, 7)
     return [
         case("small", [1, 2, 2, 3], (1,)),
         case("sizes from the seed", [1, h, n, m], (h - 1,)),
         case("two heads, not in order", [1, 6, 2, 3], (5, 1)),
         case("no head named", [1, 3, 2, 4], ()),
+        case("a head named twice", [1, 4, 2, 2], (2, 0, 2)),
         case("all sizes alike", [3, 3, 3, 3], (1,)),
         case("the first head", [2, 3, 1, 2], (0,)),
         short,
         alone,
-        case("no such head", [2, 3, 4, 5], (1, 7), ("7",), "the head"),
-        case("one too many", [2, 4, 3, 5], (4,), ("4",), "the head"),
-        case("negative", [2, 3, 4, 5], (-1,), ("-1",), "the head"),
+        *others,
+        case("no such head", [1, 3, 2, 3], (1, above), (str(above),), "the head"),
+        case("one too many", [1, h, 2, 3], (h,), (str(h),), "the head"),
+        case("negative", [1, 3, 2, 3], (-1,), ("-1",), "the head"),
+        case("negative, the second", [1, 6, 2, 2], (3, below), (str(below),), "the head"),
     ]
 
 
@@ -241,14 +255,15 @@ def mean_cases(seed: int) -> list[Case]:
         return Case(name, {"outputs": outputs, "words": _real(lengths, shape[2]), "head": head})
 
     b, h, d_v = sizes(g, 3, 2, 4)
-    scattered = case("padding in between", [2, 3, 4, 2], [4, 4], 2)
+    scattered = case("padding in between", [2, 3, 4, pick(g, 2, 3)], [4, 4], 2)
     scattered.inputs["words"] = torch.tensor([[True, False, True, True], [True, True, False, False]])
     return [
         case("small", [1, 2, 3, 2], [2], 1),
         case("sizes from the seed", [b, h, 6, d_v], [6, 2, 5, 3][:b], h - 1),
-        case("the first head", [2, 3, 4, 2], [4, 1], 0),
-        case("no padding", [2, 4, 3, 1], [3, 3], 1),
+        case("the first head", [2, 3, pick(g, 4, 5), 2], [4, 1], 0),
+        case("no padding", [2, pick(g, 3, 5), 3, 1], [3, 3], 1),
         case("all sizes alike", [3, 3, 3, 3], [1, 3, 2], 1),
+        case("a sentence without a word", [2, 2, 3, 2], [3, 0], 1),
         scattered,
     ]
 
@@ -289,7 +304,7 @@ def _replaced(mean: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]
 
 def _by_sentence(outputs: Tensor, words: Tensor) -> Tensor:
     kept = words[..., None].to(outputs.dtype)
-    return (outputs * kept).sum(dim=1, keepdim=True) / kept.sum(dim=1, keepdim=True)
+    return (outputs * kept).sum(dim=1, keepdim=True) / kept.sum(dim=1, keepdim=True).clamp(min=1)
 
 
 def _by_position(outputs: Tensor, words: Tensor) -> Tensor:
@@ -407,6 +422,7 @@ def gradient_cases(seed: int) -> list[Case]:
         case("batch", [2, 4, 3, 2], [0, 3]),
         case("sizes from the seed", [2, n, d, d_k], [1, n - 1]),
         case("the last word asks", [3, 5, 4, 2], [4, 4, 4]),
+        case("one word", [2, 1, pick(g, 2, 4), 2], [0, 0]),
         case("all sizes alike", [3, 3, 3, 3], [2, 0, 1]),
     ]
 
@@ -565,7 +581,9 @@ def rollout_cases(seed: int) -> list[Case]:
         "one layer": (1, 1, 2, 3),
         "two layers": (2, 1, 3, 4),
         "sizes from the seed": (depth, batch, heads, n),
-        "one head": (3, 2, 1, 4),
+        "one head": (3, 2, 1, pick(g, 3, 4)),
+        "many layers": (pick(g, 5, 7), 1, 2, 2),
+        "one word": (2, 2, 2, 1),
         "all sizes alike": (3, 3, 3, 3),
     }
     return [Case(name, {"weights": _weights(g, *shape, shape[-1])}) for name, shape in shapes.items()]
@@ -719,14 +737,14 @@ def probe_cases(seed: int) -> list[Case]:
         vectors = draw(g, len(template), d) + draw(g, len(counts), d)[template] + towards * label[:, None] * 0.8 + 1
         return Case(name, {"vectors": vectors, "label": label, "template": template})
 
-    more = sizes(g, 3, 4, 9)
+    more, wide = sizes(g, 3, 4, 9), pick(g, 5, 8)
     return [
         case("small", [3, 3], 2),
         case("three templates", [3, 7, 6], 3),
         case("sizes from the seed", more, 4),
         case("many templates", [3, 3, 4, 6, 7], 2),
         case("one is large", [3, 14], 3),
-        case("wide", [6, 7, 3], 6),
+        case("wide", [6, 7, 3], wide),
     ]
 
 
@@ -989,6 +1007,7 @@ PROBES = [
         difficulty=2,
         cases=patched_cases,
         reference=patched,
+        original="ablation.replace_heads",
         right={"a mask over the heads": patched_by_where, "head by head": patched_by_list},
         wrong=PATCHED_WRONG,
     ),
