@@ -1,0 +1,86 @@
+"""Answers that no probe lists: the checks and the grader must tell wrong ones from right ones all the same.
+
+They stand in `tests/unlisted/`, a module for each chapter; some of them passed before the inputs that reject them came.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tools import ROOT, exercise_data
+from transformer_grader import assignment, marking
+from transformer_grader.session import Call, Transcript
+from transformer_lib.exercises import checking, protocols, store
+from transformer_lib.exercises.declared import Exercise, Probe
+
+pytestmark = pytest.mark.slow
+
+SECRET = b"of these tests"
+FOLDER = ROOT / "tests" / "unlisted"
+CHAPTERS = {path.stem.removeprefix("chapter_"): exercise_data.load(path) for path in sorted(FOLDER.glob("*.py"))}
+BORROWED = "the library's"  # so begin the names of answers that call the library's own, which a grader doesn't look for
+
+
+def listed(kind: str) -> list[Any]:
+    """Return chapter, exercise, name and answer of all that are wrong, right, or right and yet not fit for use."""
+    return [
+        pytest.param(chapter, number, name, answer, id=f"{number}: {name}")
+        for chapter, module in CHAPTERS.items()
+        for number, answers in getattr(module, kind, {}).items()
+        for name, answer in answers.items()
+    ]
+
+
+@cache
+def hidden(chapter: str, number: str) -> tuple[Probe, Exercise, list[Call]]:
+    """Return an exercise as one student's submission meets it."""
+    work = assignment.load(chapter, ROOT)
+    probe = next(probe for probe in work.probes if probe.id == number)
+    exercise = assignment.hidden(work, probe, SECRET, "a student")
+    return probe, exercise, assignment.plan([exercise], work, 0).calls
+
+
+def marked(chapter: str, number: str, answer: Callable[..., Any]) -> marking.Mark:
+    """Return what the grader makes of an answer on a student's hidden inputs."""
+    probe, exercise, calls = hidden(chapter, number)
+    transcript = Transcript(found={number: "name"})
+    for call in calls:
+        transcript.outcomes[call.key] = protocols.run(call.kind, answer, call.case)[0]
+    return marking.mark(probe, exercise, transcript)
+
+
+@pytest.mark.parametrize(("chapter", "number", "name", "answer"), listed("WRONG"))
+def test_a_wrong_answer_that_nobody_listed_is_rejected(chapter, number, name, answer):
+    feedback = checking.judge(store.load(number), answer)
+    assert not feedback, feedback
+
+
+@pytest.mark.parametrize(("chapter", "number", "name", "answer"), listed("WRONG"))
+def test_a_wrong_answer_that_nobody_listed_earns_less_than_all_points(chapter, number, name, answer):
+    mark = marked(chapter, number, answer)
+    assert mark.points < mark.out_of or name.startswith(BORROWED), mark
+
+
+@pytest.mark.parametrize(("chapter", "number", "name", "answer"), listed("RIGHT"))
+def test_a_right_answer_that_nobody_listed_is_accepted(chapter, number, name, answer):
+    feedback = checking.judge(store.load(number), answer)
+    assert feedback.status == "right", feedback
+    mark = marked(chapter, number, answer)
+    assert mark.points == mark.out_of, mark
+
+
+@pytest.mark.parametrize(("chapter", "number", "name", "answer"), listed("UNFIT"))
+def test_an_answer_with_right_values_that_is_unfit_for_use_is_told_so(chapter, number, name, answer):
+    feedback = checking.judge(store.load(number), answer)
+    assert feedback.status == "right" and "But no gradient flows back" in feedback.text, feedback
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_each_exercise_has_several_of_both(chapter):
+    module = CHAPTERS[chapter]
+    numbers = {probe.id for probe in assignment.load(chapter, ROOT).probes}
+    assert set(module.WRONG) == set(module.RIGHT) == numbers
+    assert all(len(answers) >= 6 for answers in module.WRONG.values())
+    assert all(len(answers) >= 2 for answers in module.RIGHT.values())
