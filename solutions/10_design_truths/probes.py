@@ -219,6 +219,63 @@ BLOCK_WRONG = [
         _with_update(lambda m, x: m.outer(m.inner(x)).relu()),
         0.5,
     ),
+    Mistake(
+        "norm on the bypass with post",
+        "With 'post', x is normed on its way past the sub-layer: norm(x) + F(x). That's neither form. Post-norm norms "
+        "the sum.",
+        _block(post=lambda m, x: m.norm(x) + m.update(x)),
+        0.5,
+    ),
+    Mistake(
+        "norm on the bypass",
+        "x is normed on its way past the sub-layer, norm(x) + F(x), whatever `norm` says. That's neither form: 'pre' "
+        "norms what the sub-layer reads, 'post' norms the sum.",
+        _same(lambda m, x: m.norm(x) + m.update(x)),
+        0.25,
+    ),
+    Mistake(
+        "x replaced by its norm",
+        "x is replaced by its norm at the start, whatever `norm` says, so that the normed vectors are added, too. What "
+        "is added to is the plain x.",
+        _same(lambda m, x: m.norm(x) + m.update(m.norm(x))),
+        0.25,
+    ),
+    Mistake(
+        "only the contribution normed with pre",
+        "With 'pre', the norm is taken of the sub-layer's contribution. It's taken of what the sub-layer reads.",
+        _block(pre=lambda m, x: x + m.norm(m.update(x))),
+        0.5,
+    ),
+    Mistake(
+        "no norm",
+        "There's no norm, in either form: this is x + F(x).",
+        _same(lambda m, x: x + m.update(x)),
+        0.25,
+    ),
+    Mistake(
+        "no norm with post",
+        "With 'post', the sum isn't normed.",
+        _block(post=lambda m, x: x + m.update(x)),
+        0.5,
+    ),
+    Mistake(
+        "no norm with pre",
+        "With 'pre', the sub-layer reads x itself. It reads the normed vectors.",
+        _block(pre=lambda m, x: x + m.update(x)),
+        0.5,
+    ),
+    Mistake(
+        "ReLU at the start",
+        "The ReLU comes before the first linear map. It stands between the two.",
+        _with_update(lambda m, x: m.outer(m.inner(x.relu()))),
+        0.5,
+    ),
+    Mistake(
+        "GELU for ReLU",
+        "It's a GELU where the paper's network has a ReLU, max(0, ...).",
+        _with_update(lambda m, x: m.outer(F.gelu(m.inner(x)))),
+        0.75,
+    ),
 ]
 
 
@@ -298,6 +355,23 @@ def _mean(x: Tensor) -> Tensor:
     return x.mean(dim=-1, keepdim=True)
 
 
+def _along(x: Tensor, upstream: Tensor, eps: float, direction: Tensor) -> Tensor:
+    """Return a gradient without the part along some other direction than the normed vector."""
+    spread = (x.var(dim=-1, keepdim=True, unbiased=False) + eps).sqrt()
+    return (upstream - _mean(upstream) - direction * _mean(upstream * direction)) / spread
+
+
+def _backward_divided(by: Callable[[Tensor], Tensor]) -> Backward:
+    """Return a gradient whose part along the normed vector is divided by something more."""
+
+    def answer(x: Tensor, upstream: Tensor, eps: float) -> Tensor:
+        spread = (x.var(dim=-1, keepdim=True, unbiased=False) + eps).sqrt()
+        normed = (x - _mean(x)) / spread
+        return (upstream - _mean(upstream) - normed * _mean(upstream * normed) / by(spread)) / spread
+
+    return answer
+
+
 BACKWARD_WRONG = [
     Mistake(
         "only divided",
@@ -345,7 +419,7 @@ BACKWARD_WRONG = [
     ),
     Mistake(
         "eps left out",
-        "eps isn't used: where vectors are short, it matters.",
+        "The eps that's given isn't used: there's none, or always the same. Where vectors are short, it matters.",
         lambda x, upstream, eps: backward(x, upstream, 0.0),
         0.75,
     ),
@@ -381,11 +455,65 @@ BACKWARD_WRONG = [
     Mistake(
         "x for the normed vector",
         "The part along x is taken off. It's that along the normed vector (x - mean) / standard deviation.",
-        lambda x, upstream, eps: (
-            (upstream - _mean(upstream) - x * _mean(upstream * x))
-            / (x.var(-1, keepdim=True, unbiased=False) + eps).sqrt()
-        ),
+        lambda x, upstream, eps: _along(x, upstream, eps, x),
         0.5,
+    ),
+    Mistake(
+        "both summed",
+        "The gradient and its product with the normed vector are summed, not averaged: divide both by d.",
+        _backward(lambda g, y: g - g.sum(dim=-1, keepdim=True) - y * (g * y).sum(dim=-1, keepdim=True)),
+        0.5,
+    ),
+    Mistake(
+        "product not averaged",
+        "The product of gradient and normed vector is taken number by number. It's to be averaged over the features "
+        "before it's multiplied by the normed vector.",
+        _backward(lambda g, y: g - _mean(g) - y * (g * y)),
+        0.5,
+    ),
+    Mistake(
+        "normed vector left out",
+        "The mean of the product is taken off, but not along the normed vector: multiply it by that.",
+        _backward(lambda g, y: g - _mean(g) - _mean(g * y)),
+        0.5,
+    ),
+    Mistake(
+        "centred for normed",
+        "The part along x - mean is taken off as if that had length 1. Divide it by the standard deviation first, in "
+        "both places.",
+        lambda x, upstream, eps: _along(x, upstream, eps, x - _mean(x)),
+        0.5,
+    ),
+    Mistake(
+        "means over all vectors",
+        "The means of the gradient are taken over all vectors at once. Each vector has its own.",
+        _backward(lambda g, y: g - g.mean() - y * (g * y).mean()),
+        0.25,
+    ),
+    Mistake(
+        "mean added",
+        "The gradient's mean is added. It's to be taken off: the norm doesn't care for an offset.",
+        _backward(lambda g, y: g + _mean(g) - y * _mean(g * y)),
+        0.5,
+    ),
+    Mistake(
+        "along divided twice",
+        "The part along the normed vector is divided by the standard deviation twice.",
+        _backward_divided(lambda spread: spread),
+        0.5,
+    ),
+    Mistake(
+        "along not divided",
+        "The part along the normed vector isn't divided by the standard deviation, as the rest is.",
+        _backward_divided(lambda spread: 1 / spread),
+        0.5,
+    ),
+    Mistake(
+        "diagonal only",
+        "Each number's gradient comes from its own y alone. Through mean and standard deviation every x has an effect "
+        "on every y.",
+        _backward(lambda g, y: g * (1 - 1 / g.size(-1) - y.square() / g.size(-1))),
+        0.25,
     ),
 ]
 
@@ -487,6 +615,18 @@ def depths_by_hand(x: Tensor, weights: Tensor, direction: Tensor, norm: str) -> 
     return torch.stack(found[::-1])
 
 
+def _stepped(
+    pre: Callable[[Tensor, Tensor], Tensor] = lambda x, w: _step(x, w, "pre"),
+    post: Callable[[Tensor, Tensor], Tensor] = lambda x, w: _step(x, w, "post"),
+) -> Callable[[Tensor, Tensor, Tensor, str], Tensor]:
+    """Return an answer with another layer where the norm comes first, or last."""
+    return _depths(step=lambda x, w, norm: pre(x, w) if norm == "pre" else post(x, w))
+
+
+def _over_largest(sizes: Tensor) -> Tensor:
+    return sizes / sizes.max()
+
+
 DEPTH_WRONG = [
     Mistake(
         "exchanged",
@@ -577,6 +717,74 @@ DEPTH_WRONG = [
         "These are the norms of the weights. Those of their gradients were asked for.",
         lambda x, weights, direction, norm: weights.flatten(1).norm(dim=1),
     ),
+    Mistake(
+        "residual from the norm",
+        "With 'pre', the normed vectors are added in place of x, as where x = normed(x) comes first.",
+        _stepped(pre=lambda x, w: _normed(x) + _normed(x) @ w),
+        0.5,
+    ),
+    Mistake(
+        "pre-norm's sum normed",
+        "With 'pre', the sum of each layer is normed, too. Only the last one is, after the last layer.",
+        _stepped(pre=lambda x, w: _normed(x + _normed(x) @ w)),
+        0.5,
+    ),
+    Mistake(
+        "only the contribution normed with pre",
+        "With 'pre', the layer's contribution is normed. The norm is taken of what it reads.",
+        _stepped(pre=lambda x, w: x + _normed(x @ w)),
+        0.5,
+    ),
+    Mistake(
+        "norm on the bypass",
+        "With 'post', x is normed on its way past the matrix: normed(x) + x W. Post-norm norms the sum.",
+        _stepped(post=lambda x, w: _normed(x) + x @ w),
+        0.5,
+    ),
+    Mistake(
+        "only the contribution normed with post",
+        "With 'post', the layer's contribution is normed before x is added. Post-norm norms the sum.",
+        _stepped(post=lambda x, w: x + _normed(x @ w)),
+        0.5,
+    ),
+    Mistake(
+        "weights transposed",
+        "The matrices are transposed: it's x @ w here.",
+        _stepped(lambda x, w: x + _normed(x) @ w.T, lambda x, w: _normed(x + x @ w.T)),
+        0.75,
+    ),
+    Mistake(
+        "largest singular value",
+        "This is each gradient's largest singular value (its norm as a map). The root of the sum of squares was asked "
+        "for.",
+        _depths(measure=lambda gradients, w: torch.linalg.matrix_norm(gradients, 2)),
+        0.5,
+    ),
+    Mistake(
+        "mean of absolute values",
+        "These are means of absolute values. The norm is the root of the sum of squares.",
+        _depths(measure=lambda gradients, w: gradients.abs().mean(dim=(1, 2))),
+        0.5,
+    ),
+    Mistake(
+        "over the largest",
+        "The norms are divided by the largest of them. A useful number, but not the one that was asked for.",
+        _depths(measure=lambda gradients, w: _over_largest(gradients.flatten(1).norm(dim=1))),
+        0.5,
+    ),
+    Mistake(
+        "direction left out",
+        "The loss is the plain sum of what comes out. A normed vector's sum is 0, whatever the weights are: multiply "
+        "by `direction` first.",
+        _depths(loss=lambda x, direction: x.sum()),
+        0.25,
+    ),
+    Mistake(
+        "products squared",
+        "The products are squared before they're summed.",
+        _depths(loss=lambda x, direction: (x * direction).square().sum()),
+        0.5,
+    ),
 ]
 
 
@@ -651,6 +859,11 @@ def stacked_by_recursion(x: Tensor, weights: Tensor) -> Tensor:
 
 def _over_sentence(x: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[1:])
+
+
+def _ended(end: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a stack with the right layers and another end."""
+    return lambda x, weights: end(_stacked(last=False)(x, weights))
 
 
 STACK_WRONG = [
@@ -745,6 +958,62 @@ STACK_WRONG = [
         _stacked(layer=lambda x, w: x + (_normed(x) @ w.T).relu()),
         0.75,
     ),
+    Mistake(
+        "last norm over the sentence",
+        "The layers are right. But the last norm takes mean and variance over the whole sentence: x.shape[-1:] there, "
+        "too.",
+        _ended(_over_sentence),
+        0.5,
+    ),
+    Mistake(
+        "layers' norms over the sentence",
+        "The last norm is right. But those in the layers take mean and variance over the whole sentence: x.shape[-1:] "
+        "there, too.",
+        _stacked(layer=lambda x, w: x + (_over_sentence(x) @ w).relu()),
+        0.5,
+    ),
+    Mistake(
+        "normed at the start",
+        "The norm that was to follow the last layer stands before the first one.",
+        lambda x, weights: _ended(lambda x: x)(_normed(x), weights),
+        0.5,
+    ),
+    Mistake(
+        "last norm added",
+        "The last norm is added to the sum. It replaces it: nothing is added to any more.",
+        _ended(lambda x: x + _normed(x)),
+        0.5,
+    ),
+    Mistake(
+        "normed over the batch",
+        "The norm takes mean and variance over everything, all sentences together.",
+        _stacked(norm=lambda x: F.layer_norm(x, x.shape)),
+        0.25,
+    ),
+    Mistake(
+        "norm on the bypass",
+        "x is normed on its way past the matrix, and what the matrix reads isn't. In pre-norm it's vice versa.",
+        _stacked(layer=lambda x, w: _normed(x) + (x @ w).relu()),
+        0.5,
+    ),
+    Mistake(
+        "no norm in the layers",
+        "The layers read x as it is. In pre-norm each reads its norm.",
+        _stacked(layer=lambda x, w: x + (x @ w).relu()),
+        0.5,
+    ),
+    Mistake(
+        "ReLU before the matrix",
+        "The ReLU is taken of what the matrix reads. It's taken of the product.",
+        _stacked(layer=lambda x, w: x + _normed(x).relu() @ w),
+        0.5,
+    ),
+    Mistake(
+        "unbiased variance",
+        "The variance is divided by d - 1, which is torch's default. LayerNorm divides by d.",
+        _stacked(norm=lambda x: (x - _mean(x)) / (x.var(-1, keepdim=True) + 1e-5).sqrt()),
+        0.75,
+    ),
 ]
 
 
@@ -806,6 +1075,12 @@ def fourier_by_complex(x: Tensor, frequencies: Tensor) -> Tensor:
     """Return the same by complex numbers."""
     waves = torch.exp(2j * math.pi * torch.einsum("...d,md->...m", x, frequencies))
     return torch.cat([waves.real, waves.imag], dim=-1) / len(frequencies) ** 0.5
+
+
+def _parts(x: Tensor, frequencies: Tensor, cosines: float, sines: float) -> Tensor:
+    """Return features whose halves have factors of their own."""
+    angle = 2 * math.pi * x @ frequencies.T
+    return torch.cat([cosines * angle.cos(), sines * angle.sin()], dim=-1)
 
 
 FOURIER_WRONG = [
@@ -885,6 +1160,49 @@ FOURIER_WRONG = [
         "dimensions not joined",
         "Each dimension has features of its own. A frequency is a direction: its product with the point is one number.",
         _waves(angle=lambda x, B: (2 * math.pi * x.unsqueeze(-2) * B).flatten(-2)),
+        0.5,
+    ),
+    Mistake(
+        "root of 2 / m",
+        "The factor is sqrt(2 / m), that of m cosines at random phases. With cosine and sine of each angle it's "
+        "1 / sqrt(m).",
+        _waves(scale=lambda m, d: (2 / m) ** 0.5),
+        0.75,
+    ),
+    Mistake(
+        "multiplied by the root",
+        "All is multiplied by sqrt(m). Divide by it.",
+        _waves(scale=lambda m, d: m**0.5),
+        0.5,
+    ),
+    Mistake(
+        "only the sines scaled",
+        "Only the sines are divided: in `torch.cat([..., angle.sin()] ...)` the division belongs to the whole.",
+        lambda x, frequencies: _parts(x, frequencies, 1.0, len(frequencies) ** -0.5),
+        0.75,
+    ),
+    Mistake(
+        "only the cosines scaled",
+        "Only the cosines are divided. Divide the sines, too.",
+        lambda x, frequencies: _parts(x, frequencies, len(frequencies) ** -0.5, 1.0),
+        0.75,
+    ),
+    Mistake(
+        "sines with a minus",
+        "The sines have the wrong sign, as in a transform's exp(-2 pi i ...).",
+        lambda x, frequencies: _parts(x, frequencies, len(frequencies) ** -0.5, -(len(frequencies) ** -0.5)),
+        0.75,
+    ),
+    Mistake(
+        "scaled inside",
+        "The angles are divided by sqrt(m), not the waves.",
+        _waves(angle=lambda x, B: 2 * math.pi * x @ B.T / len(B) ** 0.5, scale=lambda m, d: 1.0),
+        0.5,
+    ),
+    Mistake(
+        "divided by the points",
+        "The factor is that of the number of points. It's 1 / sqrt(m), m being the number of frequencies.",
+        lambda x, frequencies: _waves(scale=lambda m, d: len(x) ** -0.5)(x, frequencies),
         0.5,
     ),
 ]
@@ -1055,6 +1373,37 @@ FORM_WRONG = [
         "ValueError is right, but its text lacks the numbers that came.",
         with_errors(forms, lambda error: ValueError("bad heads")),
         0.75,
+    ),
+    Mistake(
+        "rows of W_k",
+        "Of W_k the head's rows are taken, as if it were transposed already. It's the same columns of both "
+        "projections; then transpose what is cut out of W_k.",
+        guarded(forms, lambda q, k, h: forms(q, k.T, h)),
+        0.5,
+    ),
+    Mistake(
+        "scale by the heads",
+        "The factor is 1 / sqrt(heads). It's that of a head's width, d_k = d_model / heads.",
+        guarded(forms, _forms(scale=lambda d_k, d: (d_k / d) ** 0.5)),
+        0.5,
+    ),
+    Mistake(
+        "multiplied by the root",
+        "All is multiplied by sqrt(d_k). Divide by it.",
+        guarded(forms, _forms(scale=lambda d_k, d: d_k**0.5)),
+        0.5,
+    ),
+    Mistake(
+        "first head for all",
+        "Each head gets the first head's columns. Move on by d_k for each head.",
+        guarded(forms, lambda q, k, h: forms(q, k, h)[:1].expand(h, -1, -1)),
+        0.25,
+    ),
+    Mistake(
+        "softmax taken",
+        "A softmax is taken. M isn't a map of weights: it's what scores are made with.",
+        guarded(forms, lambda *inputs: forms(*inputs).softmax(dim=-1)),
+        0.5,
     ),
 ]
 
