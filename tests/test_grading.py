@@ -5,7 +5,10 @@ import io
 import os
 import resource
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -489,6 +492,56 @@ def test_an_interrupted_run_goes_on(place, work, monkeypatch):
     monkeypatch.setattr(batch, "Runner", lambda *given: (done.append(given), session.Runner(*given))[1])
     found, _ = run.grade(place / "interrupted", students, place / "out-interrupted")
     assert [result.points for result in found] == [8] * 4 and len(done) == 2
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import test_grading as here
+work = here.assignment.load("09", Path({place!r}) / "book")
+students = [here.roster.Student(f"s{{n:03}}") for n in range(4)]
+run = here.batch.Batch(work, here.sandbox.bubblewrap(), here.SECRET, here.LIMITS, 1, torch=False, quiet=True)
+run.grade(Path({place!r}) / "killed", students, Path({place!r}) / "out-killed")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_run_leaves_no_process_and_goes_on(number, place, work):
+    shutil.rmtree(place / "killed", ignore_errors=True)
+    shutil.rmtree(place / "out-killed", ignore_errors=True)
+    name = f"marked_{number:d}_{os.getpid()}"
+    wait = f"import os, time\nos.execvp('sleep', ['{name}', '1.5'])"
+    contents = [cases.answers(), cases.answers(f"import os\nif os.fork() == 0:\n    {wait.splitlines()[1]}", wait)]
+    submitted = {str(n): cases.Submitted(contents[n % 2]) for n in range(4)}
+    students = handed_in(place, submitted, "killed")
+    script = KILLED.format(tests=str(Path(__file__).parent), place=str(place))
+    child = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL, start_new_session=True)
+    until = time.monotonic() + 60
+    while not running(name) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert running(name)
+    child.send_signal(number)
+    child.wait(30)
+    time.sleep(0.5)
+    assert not running(name)
+    found, _ = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, torch=False, quiet=True).grade(
+        place / "killed", students, place / "out-killed"
+    )
+    assert [result.points for result in found] == [8] * 4
+    assert all(path.suffix == ".json" for path in (place / "out-killed" / "results").iterdir())
+
+
+def running(name: str) -> bool:
+    """Tell whether a process of that name runs."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                if name.encode() in Path("/proc", entry, "cmdline").read_bytes().split(b"\0")[:1]:
+                    return True
+            except OSError:
+                continue
+    return False
 
 
 def test_late_is_marked_and_costs_what_was_said(place, work):
