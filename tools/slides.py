@@ -77,6 +77,7 @@ def deck(path: Path, vendor: str) -> str:
     settings = {"title": _title(notebook, path), "style": style, "vendor": vendor, "mathjax": MATHJAX}
     page = {"chapter": f"../notebooks/{path.stem}.html", "width": WIDTH, "height": HEIGHT}
     html = exporter.from_notebook_node(notebook, resources={"deck": settings | page})[0]
+    html = html.replace("<script src=", "<script defer src=")  # a moving figure's; the slide is shown before it moves
     return LINK.sub(lambda link: link[1] + _from_deck(link[2], path), html)
 
 
