@@ -253,6 +253,12 @@ def times(finish):
     return lambda x, *rest: finish(x, gradient(x, *rest))
 
 
+def x_made_to_collect(x, *rest):
+    with torch.enable_grad():
+        found = torch.autograd.grad(answers(x.requires_grad_(), *rest).sum(), x)[0]
+        return (x * found).sum(-1).detach()
+
+
 def first_place(x, place, W_q, W_k, readout):
     return (x * gradient(x, place[:1].expand_as(place), W_q, W_k, readout)).sum(-1)
 
@@ -644,6 +650,7 @@ WRONG = {
         "head before": head_from_one,
     },
     "9.3": {
+        "x made to collect gradients": x_made_to_collect,
         "first sentence's place": first_place,
         "place 0": place_0,
         "only the place": only_the_place,

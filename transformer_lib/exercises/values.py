@@ -77,9 +77,12 @@ def same(got: Any, wanted: Any, tolerance: float) -> bool:
 
 
 def edited(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return the names of the tensors that were changed in place."""
+    """Return the names of the tensors that were changed in place, or made to collect gradients."""
     return [
-        name for name, tensor in before.items() if isinstance(tensor, Tensor) and not same(after[name], tensor, 0.0)
+        name
+        for name, tensor in before.items()
+        if isinstance(tensor, Tensor)
+        and not (same(after[name], tensor, 0.0) and after[name].requires_grad == tensor.requires_grad)
     ]
 
 
