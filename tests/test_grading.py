@@ -506,6 +506,7 @@ run.grade(Path({place!r}) / "killed", students, Path({place!r}) / "out-killed")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_run_leaves_no_process_and_goes_on(number, place, work):
     shutil.rmtree(place / "killed", ignore_errors=True)

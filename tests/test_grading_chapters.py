@@ -11,7 +11,7 @@ import torch
 from tools import ROOT
 from transformer_grader import assignment, batch, marking, roster, sandbox, variant
 from transformer_grader.limits import Limits
-from transformer_grader.session import Transcript
+from transformer_grader.task import Transcript
 from transformer_lib.exercises import checking, protocols, store
 
 SECRET = b"of the tests, and of nothing else"

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer_grader.session import Call, Task
+from transformer_grader.task import Call, Task
 from transformer_lib.exercises import protocols, values, variations
 from transformer_lib.exercises.declared import PUBLIC_SEED, Case, Exercise, KnownMistake, Outcome, Probe, Question
 
@@ -176,18 +176,6 @@ def unlike(cases: list[Case], others: list[Case]) -> bool:
         for case, public in zip(cases, others, strict=True)
         for part, other in ((case.inputs, public.inputs), (case.state, public.state))
     )
-
-
-def kinds(probe: Probe, enough: int) -> int:
-    """Return how many different sets of inputs forty seeds give; no more than enough."""
-    found: list[list[Case]] = []
-    for seed in range(1, 41):
-        cases = list(probe.cases(number(b"kinds", str(seed))))
-        if all(unlike(cases, other) for other in found):
-            found.append(cases)
-        if len(found) == enough:
-            break
-    return len(found)
 
 
 def plan(exercises: list[Exercise], work: Assignment, order: int) -> Task:

@@ -3,7 +3,6 @@
 import os
 import queue
 import sys
-import threading
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -19,8 +18,9 @@ from transformer_grader.limits import Limits
 from transformer_grader.results import Result, Store
 from transformer_grader.roster import Student
 from transformer_grader.sandbox import Box, NoSandbox
-from transformer_grader.session import Runner, Task, Transcript
+from transformer_grader.session import Runner
 from transformer_grader.submissions import Submission
+from transformer_grader.task import Task, Transcript
 
 
 @dataclass
@@ -51,11 +51,8 @@ class Batch:
         for slot in range(self.workers):
             slots.put(slot)
         torch.set_num_threads(1)
-        stop = threading.Event()
 
         def one(student: Student) -> Result | None:
-            if stop.is_set():
-                return None
             slot = slots.get()
             try:
                 return self.result(student, files[student.id], store, slot)
@@ -67,14 +64,12 @@ class Batch:
                 waiting = [pool.submit(one, student) for student in students]
                 for _ in self._watched(as_completed(waiting), len(students)):
                     pass
-                return [done.result() for done in waiting], orphans
-            except BaseException:  # an interrupt: what is running is finished and kept, nothing else is begun
-                stop.set()
+            except BaseException:  # an interrupt: what is running is finished and kept
                 if not self.quiet:
-                    print(
-                        "\nStopping. What is running is finished first; interrupt again to leave it.", file=sys.stderr
-                    )
+                    print("\nStopping when what runs is done; interrupt again to leave it.", file=sys.stderr)
+                pool.shutdown(wait=False, cancel_futures=True)
                 raise
+            return [done.result() for done in waiting], orphans
 
     def _watched(self, done: Iterable[Future], total: int) -> Iterable[Future]:
         return tqdm(done, total=total, unit="submission", disable=self.quiet, file=sys.stderr, smoothing=0.1)

@@ -3,11 +3,9 @@
 import argparse
 import json
 import os
-import secrets
 import sys
 import threading
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import torch
@@ -26,9 +24,9 @@ from transformer_grader import (
     variant,
 )
 from transformer_grader.limits import MEGABYTE, UNSANDBOXED, Limits
+from transformer_grader.options import grading, named, secret_of
 from transformer_grader.sandbox import Box, NoSandbox
-
-HOME = Path(__file__).resolve().parents[1]
+from transformer_lib.exercises.declared import Case, Probe
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,75 +50,21 @@ def parser() -> argparse.ArgumentParser:
     outer = argparse.ArgumentParser(prog="transformer-grader", description=__doc__)
     commands = outer.add_subparsers(required=True, metavar="COMMAND")
     grade = commands.add_parser("grade", help="grade a folder of submissions")
-    _grading(grade)
+    grading(grade)
     grade.set_defaults(run=run_grade)
     regrade = commands.add_parser("regrade", help="grade anew, and report whose marks changed and why")
-    _grading(regrade)
+    grading(regrade)
     regrade.set_defaults(run=run_regrade)
     review = commands.add_parser("review", help="show open answers, and merge the points that a person gave")
-    _named(review)
+    named(review)
     review.set_defaults(run=run_review)
     make = commands.add_parser("variant", help="make a private variant of a chapter's exercises")
-    _named(make, roster_too=False)
+    named(make, roster_too=False)
     make.set_defaults(run=run_variant)
     check = commands.add_parser("check", help="try the sandbox, and say which hidden inputs are few")
-    _named(check, roster_too=False)
+    named(check, roster_too=False)
     check.set_defaults(run=run_check)
     return outer
-
-
-def _named(command: argparse.ArgumentParser, roster_too: bool = True) -> None:
-    command.add_argument("chapter", help='such as "02"')
-    if roster_too:
-        command.add_argument("roster", type=_path, help="a CSV with a column of ids")
-    command.add_argument("--out", type=_path, help="where results are (runs/grading/CHAPTER)")
-    command.add_argument("--book", type=_path, default=HOME, help="the book's folder, with solutions/")
-    command.add_argument("--secret", type=_path, help="file that decides the hidden inputs; made if there is none")
-    command.add_argument("--variant", type=_path, help="variant.json of a private variant")
-
-
-def _grading(command: argparse.ArgumentParser) -> None:
-    _named(command, roster_too=False)
-    command.add_argument("submissions", type=_path, help="the folder")
-    command.add_argument("roster", type=_path, help="a CSV with a column of ids")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    command.add_argument(
-        "--workers", type=_count, default=cores, help=f"how many at a time ({cores}: one for each core)"
-    )
-    command.add_argument("--deadline", type=_moment, help="such as 2027-05-01T23:59+02:00; later files are late")
-    command.add_argument("--late", type=float, default=1.0, metavar="FACTOR", help="of a late submission's points")
-    command.add_argument("--cell-seconds", type=float, default=Limits.cell_seconds)
-    command.add_argument("--call-seconds", type=float, default=Limits.call_seconds)
-    command.add_argument("--total-seconds", type=float, default=Limits.total_seconds)
-    command.add_argument("--memory", type=int, default=Limits.memory // MEGABYTE, help="megabytes of a submission")
-    command.add_argument("--fresh", action="store_true", help="grade anew what has been graded")
-    command.add_argument("--unsafe-local", action="store_true", help="run students' code without a sandbox")
-
-
-def _path(text: str) -> Path:
-    return Path(text).expanduser()  # which not every shell does after an equals sign
-
-
-def _count(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone()
-
-
-def secret_of(path: Path | None) -> tuple[bytes, Path]:
-    """Return the secret, made at the first time; it stands outside of any repository, readable by its owner alone."""
-    path = path or Path.home() / ".config" / "transformer-grader" / "secret"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
-    if len(secret := path.read_bytes().strip()) < 16:
-        raise ValueError(f"the secret in {path} must have at least 16 characters, got {len(secret)}")
-    return secret, path
 
 
 def prepared(options: argparse.Namespace) -> tuple[batch.Batch, list[roster.Student], Path]:
@@ -135,6 +79,7 @@ def prepared(options: argparse.Namespace) -> tuple[batch.Batch, list[roster.Stud
         total_seconds=options.total_seconds,
         memory=options.memory * MEGABYTE,
     )
+    sandbox.compile_all()
     kept_out = [where, out, options.submissions, options.roster, options.book / "solutions"]
     box = Box(UNSANDBOXED) if options.unsafe_local else probe.trusted(sandbox.bubblewrap(), limits, kept_out)
     run = batch.Batch(work, box, secret, limits, options.workers, options.deadline, options.late, options.fresh)
@@ -214,6 +159,18 @@ def run_check(options: argparse.Namespace) -> int:
     print("The sandbox holds.")
     work = assignment.load(options.chapter, options.book)
     for one in work.probes:
-        if (count := assignment.kinds(one, 10)) < 10:
+        if (count := kinds(one, 10)) < 10:
             print(f"{one.id}: {count} different sets of inputs in 40 seeds; a submission could carry a table of them.")
     return 0
+
+
+def kinds(probe: Probe, enough: int) -> int:
+    """Return how many different sets of inputs forty seeds give; no more than enough."""
+    found: list[list[Case]] = []
+    for seed in range(1, 41):
+        cases = list(probe.cases(assignment.number(b"kinds", str(seed))))
+        if all(assignment.unlike(cases, other) for other in found):
+            found.append(cases)
+        if len(found) == enough:
+            break
+    return len(found)

@@ -32,7 +32,6 @@ class Conversation:
     def __init__(self, process: Process, limits: Limits, deadline: float) -> None:
         self.process, self.limits, self.deadline = process, limits, deadline
         self.left, self.looked = limits.reply_bytes, time.monotonic()
-        self.walled = False  # until a sandbox has said so, its first process sees the host's files
         for stream in (process.child.stdin, process.child.stdout):
             os.set_blocking(stream.fileno(), False)
 
@@ -92,5 +91,5 @@ class Conversation:
                 return
 
     def _held(self) -> int:
-        files = memory.of_files(self.process.first) if self.walled else 0
-        return memory.of_family(self.process.first) + files
+        first = self.process.first
+        return memory.of_family(first) + memory.of_files(first, self.limits.disk)

@@ -3,7 +3,7 @@
 import builtins
 from dataclasses import dataclass
 
-from transformer_grader.session import Transcript
+from transformer_grader.task import Transcript
 from transformer_lib.exercises import protocols, variations
 from transformer_lib.exercises.declared import Exercise, KnownMistake, Outcome, Probe
 

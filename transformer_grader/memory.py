@@ -21,13 +21,18 @@ def of_family(root: int) -> int:
     return total
 
 
-def of_files(root: int) -> int:
-    """Return the bytes that a sandbox's files in memory take, with what the kernel keeps for each of them."""
+def of_files(root: int, most: int) -> int:
+    """Return the bytes that a sandbox's files in memory take, with what the kernel keeps for each of them.
+
+    Args:
+        most: how large such a file system is; another one is the host's, as it is before the sandbox is ready.
+    """
     total = 0
     for place in WRITABLE:
         with contextlib.suppress(OSError):
             found = os.statvfs(f"/proc/{root}/root/{place}")
-            total += (found.f_blocks - found.f_bfree) * found.f_frsize + (found.f_files - found.f_ffree) * ENTRY
+            if found.f_blocks * found.f_frsize <= most:
+                total += (found.f_blocks - found.f_bfree) * found.f_frsize + (found.f_files - found.f_ffree) * ENTRY
     return total
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from transformer_grader import sandbox
 from transformer_grader.limits import Limits
 from transformer_grader.sandbox import Box, NoSandbox
-from transformer_grader.session import Call, Runner, Task
+from transformer_grader.session import Runner
+from transformer_grader.task import Call, Task
 from transformer_lib.exercises.declared import Case
 
 TRIAL = """

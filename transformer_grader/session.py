@@ -7,7 +7,6 @@ it forfeits only what it holds.
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from transformer_grader import sandbox
@@ -15,53 +14,12 @@ from transformer_grader.conversation import Conversation, Ended
 from transformer_grader.inside import frames
 from transformer_grader.limits import Limits
 from transformer_grader.sandbox import Box
-from transformer_lib.exercises.declared import Case, Outcome
+from transformer_grader.task import Call, Task, Transcript
+from transformer_lib.exercises.declared import Outcome
 
 GRACE = 1.0  # seconds from the soft limit, which an answer can ignore, to the hard one
 PIECE = 1 << 20
 SPARE = 200  # messages about cells, beyond a few for each
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of an answer: which exercise, how it is called, with what."""
-
-    key: tuple[str, str, int]
-    exercise: str
-    kind: str
-    case: Case
-
-
-@dataclass
-class Task:
-    """What a sandbox is to do: the entries to find, the calls in the order in which they are sent."""
-
-    entries: dict[str, dict[str, str]]
-    calls: list[Call]
-    prelude: str = ""
-    shown: tuple[str, ...] = ()
-    torch: bool = True
-
-
-@dataclass
-class Transcript:
-    """What came of a submission.
-
-    Args:
-        lost: exercise -> status, of those whose answer hung or ended the process.
-        cells: number of the cell -> what stopped it.
-        found: exercise -> how its answer was found; None if it wasn't.
-        open: exercise -> the text of an open answer.
-        trouble: what went wrong with the submission as a whole: status and reason.
-    """
-
-    outcomes: dict[tuple[str, str, int], Outcome] = field(default_factory=dict)
-    lost: dict[str, str] = field(default_factory=dict)
-    cells: dict[int, str] = field(default_factory=dict)
-    found: dict[str, str | None] = field(default_factory=dict)
-    open: dict[str, str] = field(default_factory=dict)
-    trouble: tuple[str, str] | None = None
-    starts: int = 0
 
 
 class Runner:
@@ -137,7 +95,6 @@ class Runner:
             raise sandbox.NoSandbox(f"the sandbox didn't start ({ended}): {process.complaint()}") from ended
         if header["kind"] != "ready":
             raise sandbox.NoSandbox("the sandbox didn't start as it should")
-        line.walled = self.box.kind == "bwrap"
 
     def _cells(self, line: Conversation) -> bool:
         """Follow the cells as they run; tell whether there are answers to call."""
