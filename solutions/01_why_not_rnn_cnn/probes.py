@@ -1049,6 +1049,7 @@ def cost_cases(seed: int) -> list[Case]:
         case("long attention", "attention", (20 + n, d, k)),
         case("attention, one word, k isn't used", "attention", (1, d, 0)),
         case("another name", "lstm", (5, 3, 3), ("lstm",), "the name that came"),
+        case("a name that holds a known one", "self-attention", (5, 3, 3), ("self-attention",), "the name that came"),
         case("length 0", "attention", (0, 3, 3), ("n", "0"), of_n),
         case("length negative", "recurrent", (below, 3, 3), ("n", str(below)), of_n),
         case("width 1", "convolution", (5, 3, 1), ("k", "1"), of_k),
@@ -1131,7 +1132,7 @@ def _accepting(refused: str) -> Callable[..., Any]:
             return _unguarded(layer, n, d, k)
         if refused == "k" and layer == "convolution" and k < 2:
             return _unguarded(layer, n, d, k)
-        if refused == "name" and layer == "lstm":
+        if refused == "name" and layer in ("lstm", "self-attention"):
             return 4 * n * d * d + 2 * n * n * d, 4, 1
         return cost(layer, n, d, k)
 

@@ -577,6 +577,12 @@ def no_default(layer, n, d, k):
     return costing()(layer, n, d, k)
 
 
+def known_within(layer, n, d, k=3):
+    return costing()(
+        next((name for name in ("recurrent", "convolution", "attention") if name in layer), layer), n, d, k
+    )
+
+
 def default_2(layer, n, d, k=2):
     return costing()(layer, n, d, k)
 
@@ -689,6 +695,7 @@ WRONG = {
         "n - 1 in a row": costing(recurrent=lambda n, d, k: (2 * n * d * d, n - 1, n)),
         "3 in a row": costing(attention=lambda n, d, k: (4 * n * d * d + 2 * n * n * d, 3, 1)),
         "k squared": costing(convolution=lambda n, d, k: (k * k * n * d, 1, -(-(n - 1) // (k - 1)))),
+        "a known name within": known_within,
         "no default": no_default,
         "default 2": default_2,
         "floats": floats_back,
