@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
@@ -98,15 +99,17 @@ class Browser:
             TimeoutError: it never did.
         """
         for _ in range(5 * SECONDS):
-            if self.run(condition):
-                return
+            with contextlib.suppress(RuntimeError):  # as while another page is being opened
+                if self.run(condition):
+                    return
             time.sleep(0.2)
         raise TimeoutError(f"must become true, got {self.run(condition)!r}: {condition}")
 
     def screen(self, width: int, height: int = 800) -> None:
-        """Give the page a screen of this many pixels; a narrow one is a telephone's."""
-        phone = width < 600
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        """Give the page a screen of this many pixels; a narrow one is a telephone's, and touched."""
+        phone, size = width < 600, {"width": width, "height": height, "deviceScaleFactor": 1}
+        self.call("Emulation.setDeviceMetricsOverride", mobile=phone, **size)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=phone)
 
     def press(self, key: str, shift: bool = False) -> None:
         """Press a key and let it go, as a hand does."""

@@ -327,11 +327,86 @@ def test_a_page_can_be_read_by_all(page, browser, address):
 
 
 @needs_chromium
+@pytest.mark.parametrize("page", one_of_each())
+def test_what_a_finger_presses_is_44_pixels_high(page, browser, address):
+    browser.screen(360)
+    browser.open(f"{address}/{page}.html")
+    figures = ".moving :is(select, label, fieldset button)"
+    knobs = f".bd-header-article .btn, article summary, {figures}, .ledger-controls :is(select, input)"
+    small = f"""[...document.querySelectorAll({knobs!r})].filter((one) => one.getClientRects().length
+        && one.getBoundingClientRect().height < 44).map((one) => one.outerHTML.slice(0, 150))"""
+    assert browser.run("matchMedia('(pointer: coarse)').matches") and browser.run(small) == []
+
+
+@needs_chromium
 def test_the_book_works_from_a_folder_without_a_server(html, browser):
     page = html / "book" / "notation.html"
     found = look(browser, page.as_uri())
     assert found["hosts"] == {""} and found["thrown"] == []
     assert found["spoken"] == found["formulas"] >= formulas(page) > 10 and found["errors"] == 0
+
+
+STOPS = """
+const still = document.createElement("style");
+still.textContent = "*, *::before, *::after { transition: none !important; scroll-behavior: auto !important }";
+document.head.append(still);
+window.stops = [];
+const shown = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.closest("dialog:not([open])");
+const ways = "a[href], button, input, select, summary, [tabindex='0']";
+window.expected = () => [...document.querySelectorAll(ways)].filter(
+  (one) => one.tabIndex >= 0 && !one.disabled && shown(one) && one.getClientRects().length);
+window.stop = () => {
+  const one = document.activeElement, ring = [one, ...one.querySelectorAll("*")].some((part) => {
+    const style = getComputedStyle(part);
+    const round = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+    return (round || style.boxShadow !== "none") && style.opacity > 0;
+  });
+  const labels = [...one.labels ?? []].map((label) => label.textContent);
+  const said = [one.ariaLabel, one.textContent, one.title, one.placeholder, ...labels];
+  const name = said.find((text) => text?.trim()) ?? one.querySelector("img")?.alt;
+  const past = one === document.body || one === window.stops[0]?.one;
+  if (!past) { window.stops.push({ one, ring, name }); }
+  return past;
+};
+null"""
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("page", one_of_each())
+def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(page, width, browser, address):
+    browser.screen(width)
+    browser.open(f"{address}/{page}.html")
+    browser.run(STOPS)
+    for _ in range(400):
+        browser.press("Tab")
+        if browser.run("stop()"):  # past the last one
+            break
+    outer = "(one) => one.outerHTML.slice(0, 150)"
+    assert browser.run("stops[0].one.textContent.trim()") == "Skip to main content"
+    reached = "new Set(stops.map((stop) => stop.one))"
+    assert browser.run(f"expected().filter((one) => !{reached}.has(one)).map({outer})") == []
+    assert browser.run(f"stops.filter((stop) => !stop.ring).map((stop) => stop.one).map({outer})") == []
+    assert browser.run(f"stops.filter((stop) => !stop.name).map((stop) => stop.one).map({outer})") == []
+    follows = "stops[i].one.compareDocumentPosition(stop.one) & Node.DOCUMENT_POSITION_FOLLOWING"
+    assert browser.run(f"stops.slice(1).filter((stop, i) => !({follows})).map((stop) => stop.one).map({outer})") == []
+
+
+@needs_chromium
+def test_the_skip_link_fold_outs_and_sliders_obey_the_keyboard(browser, address):
+    browser.screen(1280)
+    browser.open(f"{address}/{one_of_each()[1]}.html")
+    browser.press("Tab")
+    browser.press("Enter")
+    browser.press("Tab")
+    assert browser.run("document.querySelector('main').contains(document.activeElement)")
+    browser.run("document.querySelector('details.predict summary').focus()")
+    browser.press("Enter")
+    assert browser.run("document.querySelector('details.predict').open")
+    shows = "document.querySelector('.moving').innerHTML"
+    before = browser.run(f"document.querySelector('.moving input[type=range]').focus(); {shows}")
+    browser.press("ArrowRight")
+    assert browser.run(shows) != before
 
 
 @needs_chromium

@@ -23,7 +23,9 @@ ICON_EXTRAS = re.compile(r'\s*(?:<link rel="preload"[^>]*|<script src="[^"]*)/fo
 THEBE = re.compile(r'\s*<script type="text/x-thebe-config">.*?</script>\s*<script>kernelName = .*?</script>', re.DOTALL)
 SCRIPT = re.compile(r"<script (?![^>]*\b(?:defer|async)\b)(?=[^>]*\bsrc=)")
 OPTIONS = re.compile(r'<script defer src="[^"]*documentation_options\.js[^"]*"></script>')
+PICTURE = re.compile(r'(<img [^>]*style=")(width: \d+px;)')
 PRINTED_CONTENTS = re.compile(r'<div id="jb-print-toc">.*?</nav>\s*</div>', re.DOTALL)
+TOGGLE = re.compile(r'(<a class="[^"]*reference internal" href="[^"]*">)([^<]*)(</a><details[^>]*><summary)>')
 SIGNATURE = re.compile(r'<dt class="sig .*?</dt>', re.DOTALL)
 PRE = re.compile(r'<span class="(?:pre|n|p|o|s|w|default_value)">([^<]*)</span>')
 CODE_BLOCK = re.compile(r'<div class="highlight">.*?</pre>', re.DOTALL)
@@ -59,6 +61,8 @@ def page(text: str, options: str, plain: Iterable[str]) -> str:
     text = THEBE.sub("", ICON_EXTRAS.sub("", ICON_STYLE.sub(f"_static/{ICONS}", text)))
     text = SCRIPT.sub("<script defer ", text)
     text = OPTIONS.sub(lambda _: f"<script>{options.strip()}</script>", text)  # the next line needs it at once
+    text = TOGGLE.sub(r'\1\2\3 aria-label="Below “\2”">', text)  # in the list of pages, where the theme gives no name
+    text = PICTURE.sub(r"\1--\2 \2", text)  # a narrow screen's style sheet reckons with it
     text = PRINTED_CONTENTS.sub("", text)
     text = SIGNATURE.sub(lambda found: _bare(PRE, found[0]), text)
     colourless = re.compile(rf'<span class="(?:{"|".join(plain)})">([^<]*)</span>')

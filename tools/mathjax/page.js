@@ -26,4 +26,23 @@ function typeset() {
   return mathjax.handleRetriesFor(() => mathjax.document(document, settings).render());
 }
 
-window.MathJax = { ...given, version: mathjax.version, startup: { promise: loaded.then(shown).then(typeset) } };
+// A formula that is wider than a telephone is made smaller, by a third at most; what is wider still scrolls in its box.
+function fit() {
+  const formulas = [...document.querySelectorAll('mjx-container[display="true"]')].map((box) => ({ box, size: 100 }));
+  formulas.forEach(({ box }) => { box.style.fontSize = ""; });
+  for (let again = 0; again < 6; again += 1) { // sizes are rounded, so that a share of the width isn't quite one of the size
+    formulas.forEach((one) => { one.share = one.box.clientWidth / one.box.scrollWidth; });
+    formulas.filter((one) => one.share < 1).forEach((one) => {
+      one.size = Math.max(Math.floor(one.size * one.share), 67);
+      one.box.style.fontSize = `${one.size}%`;
+    });
+  }
+}
+
+function fitted() {
+  fit();
+  addEventListener("resize", fit);
+}
+
+const promise = loaded.then(shown).then(typeset).then(fitted);
+window.MathJax = { ...given, version: mathjax.version, startup: { promise } };

@@ -45,6 +45,8 @@
     ".moving .m-columns{display:flex;flex-wrap:wrap;gap:.8rem 1.6rem;align-items:flex-start}.moving .m-columns>*{flex:1 1 17rem;min-width:0}" +
     "@media (max-width:480px){.moving{padding:.6rem .5rem;font-size:.85rem}.moving .m-bars{gap:.15rem .3rem}.moving .m-number{min-width:2.6em}" +
     ".moving .m-grid{font-size:.78rem}.moving .m-grid thead th:first-child{font-size:.66rem;white-space:nowrap}.moving .m-grid col:first-child{width:4.9rem}.moving .m-grid td{font-size:.62rem}}" +
+    "@media (pointer:coarse){.moving :is(label,select,button,input[type=range]){min-height:44px}.moving :is(select,button){min-width:44px}" +
+    ".moving .m-grid th button{min-height:30px}}" +
     "@media print{.moving button:not(.m-grid button){display:none}" +
     ".moving :is(.m-fill,.m-track,td){print-color-adjust:exact;-webkit-print-color-adjust:exact}}";
 
