@@ -32,7 +32,7 @@ def page(work: Assignment, result: Result) -> str:
         parts.append(
             pages.listed(("Cell", "What stopped it"), sorted(result.cells.items(), key=lambda one: int(one[0])))
         )
-    hint = f'To see numbers, run exercises.check("{work.probes[0].id}", ...) in your notebook: its inputs are public.'
+    hint = "To see numbers, run the checks in your notebook: their inputs are public, and of the same kinds as these."
     parts.append(pages.element("p", hint if work.probes else ""))
     return pages.page(f"Chapter {work.chapter}: {work.stem}", parts)
 

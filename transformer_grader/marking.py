@@ -17,7 +17,8 @@ class Mark:
     """The mark of one exercise.
 
     Args:
-        status: "right", "fragile", "misconception", "partly", "wrong", "error", "not attempted", "timeout", "crashed".
+        status: "right", "fragile", "misconception", "partly", "wrong", "error", "not attempted", "timeout", "crashed",
+            "unreadable".
         misconception: the short name of the known mistake that the answer is, or seems to be.
         told: what the student may read; it holds no hidden input and nothing that the sandbox has sent as text.
     """
@@ -40,7 +41,7 @@ def mark(probe: Probe, exercise: Exercise, transcript: Transcript) -> Mark:
         return given(lost, LOST[lost])
     outcomes = [transcript.outcomes.get((probe.id, "", n)) for n in range(len(exercise.cases))]
     if None in outcomes:
-        if transcript.trouble and transcript.trouble[0] != "unreadable":
+        if transcript.trouble:
             return given(transcript.trouble[0], LOST[transcript.trouble[0]])
         return given("not attempted", f"No {probe.entry} was found in your notebook.")
     if _is_stub(outcomes):

@@ -32,7 +32,7 @@ class Student:
     section: str = ""
     participant: str = ""
 
-    def keys(self) -> set[str]:
+    def known_as(self) -> set[str]:
         """Return what may stand for this student in the name of a file or folder."""
         number = re.sub(r"\D", "", self.participant)
         found = {self.id, self.login, self.email, self.email.partition("@")[0], number, slug(self.name)}
@@ -79,11 +79,24 @@ def _student(row: list[str], columns: dict[str, int | None]) -> Student:
     return Student(found["id"] or found["email"], name, **kept)
 
 
-def owner(label: str, students: list[Student]) -> list[Student]:
-    """Return the students that the name of a folder or file may stand for: none, one, or more where it's unclear."""
+def by_key(students: list[Student]) -> dict[str, list[Student]]:
+    """Return what may stand for a student in a name -> whom it may stand for."""
+    found: dict[str, list[Student]] = {}
+    for student in students:
+        for key in student.known_as():
+            found.setdefault(key, []).append(student)
+    return found
+
+
+def owner(label: str, known: dict[str, list[Student]]) -> list[Student]:
+    """Return the students that the name of a folder or file may stand for: none, one, or more where it's unclear.
+
+    Args:
+        known: what `by_key` returns.
+    """
     for texts in _readings(label):
         wanted = {plain(text) for text in texts} | {slug(text) for text in texts if len(slug(text)) > 3}
-        if found := [student for student in students if wanted & student.keys()]:
+        if found := list(dict.fromkeys(student for key in sorted(wanted) for student in known.get(key, []))):
             return found
     return []
 

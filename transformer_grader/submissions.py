@@ -43,9 +43,10 @@ def found(folder: Path, students: list[Student]) -> tuple[dict[str, list[Path]],
         raise ValueError(f"the submissions must be a folder, got {folder}")
     files: dict[str, list[Path]] = {student.id: [] for student in students}
     orphans: list[str] = []
+    known = roster.by_key(students)
     for entry in entries(folder):
         label = entry.name if is_folder(entry) else re.sub(r"( \(\d+\)|-\d+)?(\.ipynb)?\.\w+$", "", entry.name)
-        owners = roster.owner(label, students)
+        owners = roster.owner(label, known)
         for path in walk(entry) if is_folder(entry) else [entry]:
             if len(owners) == 1:
                 files[owners[0].id].append(path)
