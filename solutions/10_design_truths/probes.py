@@ -1499,12 +1499,20 @@ QUESTIONS = [
         minutes=10,
         difficulty=3,
         rubric=(
-            (1, "what to measure before the first step", "gradient norm by layer, at the real initialisation"),
-            (1, "what it looks like with the norm in either place", "last layers: post as large as ever, pre smaller"),
+            (
+                1,
+                "what to measure before the first step",
+                "gradient by layer or how alike the tokens are, at the real start",
+            ),
+            (
+                1,
+                "what it looks like with the norm in either place",
+                "top's gradient: post as large as ever, pre smaller; tokens: post alike",
+            ),
             (
                 1,
                 "why a warm-up can help, and what it can't mend",
-                "small steps while Adam's averages are young; no bug",
+                "small steps while Adam's averages are young; no bug, no bad start",
             ),
             (1, "an experiment that decides, with its controls", "same seeds, data, rates; only the place differs"),
         ),

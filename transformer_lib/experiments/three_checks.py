@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformer_lib import attention, checks, diagnostics, layers, multi_head, positional, training
 from transformer_lib.config import TransformerConfig
 from transformer_lib.data import Batch
-from transformer_lib.experiments import norm_depth
+from transformer_lib.experiments import deep_stacks
 from transformer_lib.model import Transformer
 
 SIZES = {"vocabulary": 40, "d_model": 64, "heads": 2, "d_ff": 96, "layers": 2, "max_length": 24, "norm": "post"}
@@ -76,7 +76,7 @@ def _rule(name: str) -> Callable[[Case], Case]:
     def plant(case: Case) -> Case:
         for part in case.model.modules():
             if isinstance(part, layers.Residual):
-                part.forward = lambda x, sublayer, norm=part.norm: norm_depth.RULES[name](norm, x, sublayer)
+                part.forward = lambda x, sublayer, norm=part.norm: deep_stacks.RULES[name](norm, x, sublayer)
         return case
 
     return plant
