@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import resource
 import shutil
@@ -25,11 +26,14 @@ from transformer_grader import (
     probe,
     reports,
     results,
+    review,
     roster,
     sandbox,
     session,
+    sheets,
     submissions,
     tables,
+    variant,
 )
 from transformer_grader.limits import MEGABYTE, Limits
 
@@ -492,6 +496,59 @@ def test_an_interrupted_run_goes_on(place, work, monkeypatch):
     monkeypatch.setattr(batch, "Runner", lambda *given: (done.append(given), session.Runner(*given))[1])
     found, _ = run.grade(place / "interrupted", students, place / "out-interrupted")
     assert [result.points for result in found] == [8] * 4 and len(done) == 2
+
+
+def test_marks_are_read_whatever_program_saves_them_and_none_gets_lost(place, work, tmp_path):
+    students, store = [roster.Student(name) for name in "abc"], results.Store(tmp_path)
+    with pytest.raises(ValueError, match="grade first"):
+        review.merge(work, students, store, SECRET, tmp_path)
+    for student in students:
+        store.save(results.Result(student.id, "graded", open={"9.4": f"because {student.id}"}))
+
+    def merged() -> list[dict[str, float]]:
+        found = review.merge(work, students, store, SECRET, tmp_path)
+        review.show(work, found, SECRET, tmp_path)
+        return [result.open_points for result in found]
+
+    assert merged() == [{}, {}, {}]
+    sheet = tmp_path / "review" / "marks.csv"
+    rows = sheets.read(sheet)[1:]
+    assert len(rows) == 3 and all(row[1].startswith("answer ") for row in rows)
+    first = review.label(SECRET, "9.4", store.load("a"))
+    sheet.write_bytes(f"question;answer;points;out of\r\n02. Jun;{first};2,5;3\r\n;;;\r\n".encode("utf-16"))
+    assert merged() == [{"9.4": 2.5}, {}, {}] and len(sheets.read(sheet)) == 4
+    sheet.write_text(f"points,answer\n7,{first}\n")
+    with pytest.raises(ValueError, match="between 0 and 3, got 7"):
+        merged()
+    sheet.write_text("question,answer\n")
+    with pytest.raises(ValueError, match="none named points"):
+        merged()
+    sheet.write_text(f"answer,points\n{first},\nanswer of nobody,3\n")
+    assert merged() == [{}, {}, {}] and "answer of nobody,3" in sheet.read_text()
+
+
+def test_a_variant_leaves_out_what_leads_to_nothing_and_renames_no_word(work, tmp_path):
+    given = {
+        "task-9-1": "## Double\n\nTo double is to add; `double(3)` is 6.",
+        "answer-9-1": "def double(x):\n    raise NotImplementedError",
+        "check-9-1": 'exercises.check("9.1", double)',
+        "use-9-1": "Let the library use it.",
+        "use": "exercises.use(double=double)\nseen = 1",
+        "needs-it": "print(seen)",
+        "task-9-2": "## Total",
+        "example": 'exercises.example("9.2")',
+        "stays": "other = [double(n) for n in range(3)]",
+    }
+    text = ("task-9-1", "use-9-1", "task-9-2")
+    cells = [cases.text(source) if name in text else cases.code(source) for name, source in given.items()]
+    cells = [cell | {"id": name} for cell, name in zip(cells, given, strict=True)]
+    (tmp_path / "toy.ipynb").write_bytes(cases.notebook(*cells))
+    variant.write(work, SECRET, tmp_path / "toy.ipynb", tmp_path)
+    made = json.loads((tmp_path / "handout" / "toy.ipynb").read_text())["cells"]
+    name = json.loads((tmp_path / "variant.json").read_text())["names"]["9.1"]
+    assert [cell["id"] for cell in made] == ["task-9-1", "answer-9-1", "check-9-1", "task-9-2", "stays"]
+    assert made[0]["source"].startswith(f"## Double\n\nTo double is to add; `{name}(3)` is 6.")
+    assert made[1]["source"].startswith(f"def {name}(x)") and f"{name}(n)" in made[-1]["source"]
 
 
 KILLED = """
