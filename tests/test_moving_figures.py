@@ -402,10 +402,17 @@ def test_a_figure_is_small_and_names_no_other_host(name):
     assert hosts <= {"http://www.w3.org/2000/svg"}  # a name, which nothing fetches
 
 
-PROBE = """<script>
+PROBE = r"""<script>
 window.addEventListener("load", () => setTimeout(() => {
   const figure = document.querySelector("." + NAME), says = () => figure.querySelector(".m-says").textContent;
-  const found = { first: says(), changed: {}, small: [] };
+  const light = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map((part) => part / 255)
+    .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0.05);
+  const pale = () => [...figure.querySelectorAll("td")].filter((cell) => {
+    const { color, backgroundColor } = getComputedStyle(cell), both = [light(color), light(backgroundColor)];
+    return cell.style.background && cell.innerText.trim() && Math.max(...both) / Math.min(...both) < 4.5;
+  }).map((cell) => cell.outerHTML);
+  const found = { first: says(), changed: {}, small: [], pale: pale() };
   const inputs = [...figure.querySelectorAll("fieldset :is(input, select, button)")];
   inputs.forEach((input, i) => {
     const before = figure.innerHTML + says();
@@ -418,6 +425,7 @@ window.addEventListener("load", () => setTimeout(() => {
       input.dispatchEvent(new Event("change", { bubbles: true }));
     } else { input.click(); }
     found.changed[i] = figure.innerHTML + says() !== before;
+    found.pale.push(...pale());
   });
   [...figure.querySelectorAll("input, select, button")].forEach((input) => {
     const box = input.getBoundingClientRect();
@@ -465,6 +473,6 @@ def test_a_page_moves_without_a_kernel_and_fits_a_telephone(name, tmp_path):
     assert [line for line in run.stderr.splitlines() if "CONSOLE" in line] == []
     found = json.loads(re.search(r'<output id="o">(\{.*?\})</output>', run.stdout, re.DOTALL).group(1))
     assert found["first"] and found["changed"] and all(found["changed"].values()), found
-    assert found["small"] == []
+    assert found["small"] == found["pale"] == []
     assert found["last"] != found["first"] == found["print"] and found["back"] == found["last"]
     assert found["width"] <= found["room"] <= 360

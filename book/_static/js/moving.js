@@ -148,7 +148,7 @@
   // Colour a cell by its weight, with a number that is shown or only read aloud.
   function paint(cell, weight, text) {
     cell.style.background = heat(weight);
-    cell.style.color = weight > 0.45 ? "#fff" : "#1b1b1b";
+    cell.style.color = weight < 0.68 ? "#000" : "#fff"; // whichever is easier to read
     cell.replaceChildren(text === undefined ? hidden(weight.toFixed(2)) : text);
   }
 
