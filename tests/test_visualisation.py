@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.colors import to_rgb
 
 from transformer_lib import visualisation
 from transformer_lib.visualisation import clouds, scale, style
@@ -45,6 +46,20 @@ def test_a_map_shows_its_weights_with_queries_down_and_keys_across():
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("query", "key")
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["x", "y"]
+
+
+def test_a_number_on_a_map_can_be_read_on_its_colour():
+    weights = torch.linspace(0, 1, 100).view(10, 10)
+    axes = visualisation.attention_maps({"weights": weights}).axes[0]
+    grounds = axes.images[0].cmap(axes.images[0].norm(weights.flatten().numpy()))
+    for text, ground in zip(axes.texts, grounds, strict=True):
+        both = sorted((luminance(text.get_color()), luminance(ground)), reverse=True)
+        assert (both[0] + 0.05) / (both[1] + 0.05) >= 4.5, text.get_text()  # WCAG 2.2, 1.4.3
+
+
+def luminance(colour) -> float:
+    parts = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour))
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
 
 
 @pytest.mark.parametrize("names", [{"queries": ["a", "b"]}, {"keys": ["x", "y", "z"]}])

@@ -61,6 +61,6 @@ def _draw(axes: Axes, title: str, weights: Tensor, queries: Sequence[str] | None
     if weights.size(1) <= WRITTEN_UP_TO and weights.size(0) <= WRITTEN_UP_TO:
         for row, line in enumerate(weights.tolist()):
             for column, weight in enumerate(line):
-                colour = "white" if weight > 0.55 else "#1b1b1b"
+                colour = "black" if weight < 0.68 else "white"  # whichever is easier to read
                 axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=colour)
     return image
