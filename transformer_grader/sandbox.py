@@ -4,6 +4,7 @@ import compileall
 import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ LIBRARY = Path(transformer_lib.__file__).resolve().parent
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 LINKER = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
 PASSED_ON = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+PATIENCE = 60.0  # seconds for bwrap to say which process is the sandbox's first
 FIRST_UID = 61000  # of the uids that nobody has; one for each worker, so that their process limits are apart
 
 
@@ -164,7 +166,8 @@ class Process:
 
     def __init__(self, child: subprocess.Popen, info: int) -> None:
         self.child, self.info = child, info  # which stays open: bwrap writes to it more than once
-        match = re.search(rb'"child-pid": (\d+)', os.read(info, 4096))
+        told = os.read(info, 4096) if select.select([info], [], [], PATIENCE)[0] else b""
+        match = re.search(rb'"child-pid": (\d+)', told)
         self.first = int(match.group(1)) if match else child.pid
         self.handle = os.pidfd_open(self.first)  # a number could be another process's by the time of the kill
 
