@@ -135,6 +135,27 @@ def test_a_link_leads_from_the_deck_to_the_books_page(book, address, wanted):
     assert re.findall(r'href="([^"]*)"[^>]*>there<', deck.read_text()) == [wanted]
 
 
+WORKS = """@misc{one2020, author = {One, Ann}, year = {2020}}
+@misc{three2021, author = {L{\\"o}we, Bo and Two, Cy and Three, Di}, year = {2021}}"""
+
+
+def test_what_only_the_book_understands_is_plain_on_a_slide(book):
+    (book / "book" / "references.bib").write_text(WORKS)
+    append(
+        book, slide("(cell-here)=\n## Sources\n\nMeasured {cite}`one2020,three2021` and again {cite}`three2021`.")
+    )
+    text = slides.write(book / "built", book)[0].read_text()
+    assert "cell-here" not in text
+    cited = re.findall(r'\[<a href="../book/bibliography.html">(.*?)</a>\]', text)
+    assert cited == ["One, 2020; Löwe et al., 2021", "Löwe et al., 2021"]
+
+
+@pytest.mark.parametrize("path", slides.chapters(), ids=lambda path: path.stem)
+def test_no_slide_shows_the_book_s_own_marks(path):
+    shown = re.sub(r"<(script|style|pre).*?</\1>", "", slides.deck(path, "vendor"), flags=re.DOTALL)
+    assert re.findall(r"\{[a-z:]+\}\W{0,8}`|\{cite\}|\(cell-[^)]*\)=|:::", shown) == []
+
+
 def test_a_second_deck_is_the_same(book):
     [deck] = slides.write(book / "built", book)
     before = deck.read_bytes()

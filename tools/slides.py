@@ -16,9 +16,12 @@ import sys
 from pathlib import Path
 
 import nbformat
+import yaml
 from nbconvert import SlidesExporter
 from nbconvert.preprocessors import TagRemovePreprocessor
 from nbformat import NotebookNode
+from pybtex.database import Entry, parse_file
+from pybtex.richtext import Text
 from pygments.formatters import HtmlFormatter
 
 from tools import ROOT, cells, report
@@ -28,6 +31,8 @@ WIDTH, HEIGHT = 1280, 720
 VENDOR = "book/_static/vendor"
 MATHJAX = "tex-svg.js"
 LINK = re.compile(r'(<a\s[^>]*?href=")(?!/)([^":]+)(?=")')  # to a place of this book, not of another host
+TARGET = re.compile(r"^\([\w-]+\)=\n+", re.MULTILINE)
+CITATION = re.compile(r"\{cite\}`([^`]+)`")
 DECK = Path(__file__).with_name("deck")
 HIDE = TagRemovePreprocessor(  # the book's tags hold on slides, too
     remove_input_tags={"remove-input", "hide-input"}, remove_all_outputs_tags={"remove-output", "hide-output"}
@@ -64,7 +69,7 @@ def problems(root: Path = ROOT) -> list[str]:
 
 def deck(path: Path, vendor: str) -> str:
     """Return a chapter's deck as HTML; `vendor` is where it finds reveal.js and MathJax, relative to itself."""
-    notebook = _shown(cells.read(path))
+    notebook = _shown(cells.read(path), path.parents[1])
     exporter = SlidesExporter(
         template_name="reveal",
         template_file="deck.html.j2",
@@ -75,6 +80,7 @@ def deck(path: Path, vendor: str) -> str:
     )
     style = (DECK / "deck.css").read_text(encoding="utf-8") + HtmlFormatter().get_style_defs(".highlight")
     settings = {"title": _title(notebook, path), "style": style, "vendor": vendor, "mathjax": MATHJAX}
+    settings["place"] = _place(path)
     page = {"chapter": f"../notebooks/{path.stem}.html", "width": WIDTH, "height": HEIGHT}
     html = exporter.from_notebook_node(notebook, resources={"deck": settings | page})[0]
     html = html.replace("<script src=", "<script defer src=")  # a moving figure's; the slide is shown before it moves
@@ -88,12 +94,34 @@ def _from_deck(address: str, path: Path) -> str:
     return re.sub(r"\.(ipynb|md)$", ".html", place) + mark + anchor
 
 
-def _shown(notebook: NotebookNode) -> NotebookNode:
-    """Return the notebook's tagged cells, without the inputs and outputs that the page hides."""
+def _shown(notebook: NotebookNode, root: Path) -> NotebookNode:
+    """Return the notebook's tagged cells, without the inputs and outputs that the page hides, in plain Markdown."""
+    works = root / "book" / "references.bib"
+    names = {key: _name(work) for key, work in parse_file(works).entries.items()} if works.exists() else {}
     for cell in notebook.cells:
         cell.metadata["slideshow"] = nbformat.from_dict({"slide_type": kind(cell)})
+        if cell.cell_type == "markdown":
+            cell.source = CITATION.sub(lambda found: _citation(found[1], names), TARGET.sub("", cell.source))
     notebook.cells = [cell for cell in notebook.cells if kind(cell) != "skip"]
     return HIDE.preprocess(notebook, {})[0]
+
+
+def _citation(keys: str, names: dict[str, str]) -> str:
+    known = "; ".join(names.get(key.strip(), key.strip()) for key in keys.split(","))
+    return f"[[{known}](../book/bibliography.md)]"
+
+
+def _name(work: Entry) -> str:
+    """Return how the pages cite a work: its authors, of more than two the first, and its year."""
+    authors = [str(Text.from_latex(" ".join(author.last_names))) for author in work.persons["author"]]
+    return f"{' and '.join(authors) if len(authors) < 3 else f'{authors[0]} et al.'}, {work.fields['year']}"
+
+
+def _place(path: Path) -> str:
+    """Return whose chapter this is, for below the title."""
+    settings = path.parents[1] / "_config.yml"
+    book = yaml.safe_load(settings.read_text(encoding="utf-8"))["title"].split(":")[0] if settings.exists() else ""
+    return ", ".join(filter(None, (book, f"chapter {cells.chapter(path)}")))
 
 
 def _title(notebook: NotebookNode, path: Path) -> str:
