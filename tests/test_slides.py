@@ -141,9 +141,7 @@ WORKS = """@misc{one2020, author = {One, Ann}, year = {2020}}
 
 def test_what_only_the_book_understands_is_plain_on_a_slide(book):
     (book / "book" / "references.bib").write_text(WORKS)
-    append(
-        book, slide("(cell-here)=\n## Sources\n\nMeasured {cite}`one2020,three2021` and again {cite}`three2021`.")
-    )
+    append(book, slide("(cell-here)=\n## Sources\n\nMeasured {cite}`one2020,three2021` and again {cite}`three2021`."))
     text = slides.write(book / "built", book)[0].read_text()
     assert "cell-here" not in text
     cited = re.findall(r'\[<a href="../book/bibliography.html">(.*?)</a>\]', text)
