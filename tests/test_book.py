@@ -339,6 +339,20 @@ def test_what_a_finger_presses_is_44_pixels_high(page, browser, address):
 
 
 @needs_chromium
+@pytest.mark.parametrize("page", toc_files())
+def test_nothing_is_cut_off_on_paper(page, browser, address):
+    browser.screen(680)  # A4 between its margins, at 96 pixels an inch
+    browser.open(f"{address}/{page}.html")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    cut = browser.run("""[...document.querySelectorAll("article :is(table, img, pre, svg, mjx-container, .moving)")]
+        .filter((one) => one.getClientRects().length && !one.closest("mjx-assistive-mml")
+        && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+        .map((one) => one.outerHTML.slice(0, 150))""")
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert cut == []
+
+
+@needs_chromium
 def test_the_book_works_from_a_folder_without_a_server(html, browser):
     page = html / "book" / "notation.html"
     found = look(browser, page.as_uri())
