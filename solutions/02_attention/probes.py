@@ -42,7 +42,7 @@ def weights_cases(seed: int) -> list[Case]:
     primes = [(2, 3, 5, 7)[i - 2] for i in sizes(g, 3, 2, 5)]
     return [
         case("small", (), 2, 3, 5),
-        case("batch and heads", (2, 3), *sorted(primes[:2]), (7, 11, 13)[pick(g, 0, 2)]),
+        case("batch and heads", (2, 3), *sorted(primes)[:2], (7, 11, 13)[pick(g, 0, 2)]),
         case("padding mask", (2, 1), 2, longest, 7, real[:, None, None, :]),
         case("causal mask", (2,), square, square, 7, torch.ones(square, square, dtype=torch.bool).tril()),
         case("nothing allowed", (), 2, 3, 7, nothing),
