@@ -1512,7 +1512,7 @@ QUESTIONS = [
             (
                 1,
                 "why a warm-up can help, and what it can't mend",
-                "small steps while Adam's averages are young; no bug, no bad start",
+                "small steps while Adam's averages are young; no bug, and slow with a bad start",
             ),
             (1, "an experiment that decides, with its controls", "same seeds, data, rates; only the place differs"),
         ),
