@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import rounds
-from benchmarks.memory import peak
 from tools import ROOT
 from transformer_lib import attention, fast, masks
+from transformer_lib.experiments.scale import peak_bytes
 
 HEADS, D_K, TOKENS = 8, 32, 4096
 LENGTHS, LONG = (16, 64, 256, 512, 1024, 2048), (1024, 2048, 4096)  # of time, of memory
@@ -67,9 +67,9 @@ def main() -> None:
     form, length = FORMS[sys.argv[1]], int(sys.argv[2])
     both_ways(form, inputs(64, 1, torch.float32))
     parts = inputs(length, 1, torch.float32)
-    before = peak()
+    before = peak_bytes()
     both_ways(form, parts)
-    print(peak() - before)
+    print((peak_bytes() - before) / 2**20)
 
 
 if __name__ == "__main__":

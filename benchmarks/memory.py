@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,18 +14,10 @@ import torch
 from benchmarks import corpus
 from benchmarks.training import TORCH, trainees
 from tools import ROOT
+from transformer_lib.experiments.scale import peak_bytes
 
 BATCHES = 12
 NOTHING = "Python with torch, nothing trained"
-
-
-def peak() -> float:
-    """Return the most memory that this process has held, in MiB.
-
-    Linux keeps it by process and forgets it when another program is loaded, unlike `ru_maxrss`, which a child inherits.
-    """
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s*(\d+) kB", status).group(1)) / 1024
 
 
 def measure(name: str) -> float:
@@ -62,7 +52,7 @@ def main() -> None:
     name = sys.argv[1]
     if name != NOTHING:
         trainees()[name].steps(corpus.training_batches()[:BATCHES])
-    print(peak())
+    print(peak_bytes() / 2**20)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,17 @@
 """How long does a forward pass take, against the length of the input? (chapter 01; recorded, never compared)"""
 
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from transformer_lib import checks
 from transformer_lib.experiments import networks
+from transformer_lib.experiments.steps import cpu_seconds
 
 D_MODEL, WIDTH, REPEATS = 64, 3, 5
 LENGTHS = {1: (64, 128, 256, 512, 1024, 2048, 4096, 8192), 16: (64, 128, 256, 512, 1024)}  # sequences: lengths
-
-
-def cpu_seconds(function: Callable[[Any], Any], x: Float[Tensor, "..."], repeats: int = REPEATS) -> float:
-    """Return the processor's time for one call, the shortest of several after one to warm up.
-
-    The shortest is the one that other programs disturbed least.
-    """
-    checks.positive(repeats=repeats)
-    found = []
-    with torch.no_grad():
-        for _ in range(repeats + 1):
-            start = time.process_time()
-            function(x)
-            found.append(time.process_time() - start)
-    return min(found[1:])
 
 
 def layers() -> dict[str, Callable[[Any], Any]]:
@@ -45,11 +29,11 @@ def layers() -> dict[str, Callable[[Any], Any]]:
 def record(seed: int) -> dict[str, Any]:
     """Return milliseconds of the processor for each layer, batch and length, in a dictionary for `tools.record`."""
     milliseconds: dict[str, dict[str, list[float]]] = {}
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         for batch, lengths in LENGTHS.items():
             milliseconds[str(batch)] = {
-                name: [_rounded(cpu_seconds(layer, torch.randn(batch, n, D_MODEL))) for n in lengths]
+                name: [_rounded(cpu_seconds(partial(layer, torch.randn(batch, n, D_MODEL)), REPEATS)) for n in lengths]
                 for name, layer in layers().items()
             }
     return {"d_model": D_MODEL, "lengths": {str(k): list(v) for k, v in LENGTHS.items()}, "milliseconds": milliseconds}

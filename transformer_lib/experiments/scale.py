@@ -3,7 +3,6 @@
 import math
 import multiprocessing
 import os
-import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
@@ -15,6 +14,7 @@ import torch
 from transformer_lib import checks, training
 from transformer_lib.config import TransformerConfig
 from transformer_lib.data import END, START, Batch
+from transformer_lib.experiments.steps import cpu_seconds
 from transformer_lib.model import Transformer
 
 BASE = TransformerConfig(vocabulary=2000, d_model=128, heads=4, d_ff=512, layers=2, dropout=0.1, max_length=2048)
@@ -115,12 +115,12 @@ def step_seconds(config: TransformerConfig, rows: int, length: int, repeats: int
     """Return the processor's time for one training step, the shortest of several after one to warm up."""
     batch = random_batch(config.vocabulary, rows, length, torch.Generator().manual_seed(0))
     model = Transformer(config)
-    optimizer, found = torch.optim.Adam(model.parameters()), []
-    for _ in range(repeats + 1):
-        started = time.process_time()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step() -> None:
         list(training.train(model, [batch], training.translation_loss, optimizer, lambda step: 1e-4))
-        found.append(time.process_time() - started)
-    return min(found[1:])
+
+    return cpu_seconds(step, repeats)
 
 
 def step_bytes(config: TransformerConfig, rows: int, length: int) -> int:
@@ -141,13 +141,16 @@ def _step_bytes(sizes: dict[str, Any], rows: int, length: int) -> int:
     torch.set_num_threads(1)
     small = replace(BASE, d_model=16, d_ff=16, vocabulary=10, layers=1)
     step_seconds(small, 1, 2, repeats=1)  # loads what torch loads at a first step
-    before = _peak()
+    before = peak_bytes()
     step_seconds(TransformerConfig(**sizes), rows, length, repeats=1)
-    return _peak() - before
+    return peak_bytes() - before
 
 
-def _peak() -> int:
-    """Return the most bytes that this process has held, as Linux counts them."""
+def peak_bytes() -> int:
+    """Return the most bytes that this process has held.
+
+    Linux keeps it by process and forgets it when another program is loaded, unlike `ru_maxrss`, which a child inherits.
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 

@@ -1,11 +1,15 @@
-"""What the experiments share: one step of an optimiser, one thread for small tensors, a model's size."""
+"""What the experiments share: one step of an optimiser, a model's size, one thread for small tensors, a call's time."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from transformer_lib import checks
 
 
 def take_step(optimizer: torch.optim.Optimizer, loss: Float[Tensor, ""]) -> float:
@@ -33,3 +37,17 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def cpu_seconds(action: Callable[[], Any], repeats: int) -> float:
+    """Return the processor's time for one call, the shortest of several after one to warm up.
+
+    The shortest is the one that other programs disturbed least.
+    """
+    checks.positive(repeats=repeats)
+    found = []
+    for _ in range(repeats + 1):
+        started = time.process_time()
+        action()
+        found.append(time.process_time() - started)
+    return min(found[1:])
