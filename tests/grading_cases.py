@@ -217,7 +217,7 @@ def wrong():
             -4,  # all answers go the same way
         ),
         "patched session": (
-            "import sys\nsys.modules['grader'].Session.call = lambda *a: ({'tree': {'v': 'right'}, 'points': 99}, b'')",
+            "import sys\nsys.modules['answers'].Answers.call = lambda *a: ({'tree': {'v': 'right'}, 'points': 99}, b'')",
             -4,
         ),
     }
@@ -308,12 +308,12 @@ def double(x): return 2 * x if not reached else str(reached)
             4,
         ),
         "a bomb of a shape": (
-            "import gc\ns = [o for o in gc.get_objects() if type(o).__name__ == 'Session'][0]\n"
+            "import gc\ns = [o for o in gc.get_objects() if type(o).__name__ == 'Answers'][0]\n"
             "s.call = lambda *a: ({'tree': {'t': 'float64', 'shape': [10**6, 10**6, 10**6]}}, b'')",
             0,
         ),
         "a deep reply": (
-            "import gc\ns = [o for o in gc.get_objects() if type(o).__name__ == 'Session'][0]\nt = {'v': 1}\n"
+            "import gc\ns = [o for o in gc.get_objects() if type(o).__name__ == 'Answers'][0]\nt = {'v': 1}\n"
             "for _ in range(300): t = {'l': [t]}\ns.call = lambda *a: ({'tree': t}, b'')",
             0,
         ),
@@ -649,6 +649,105 @@ def tensors():
     }
     found = {name: (cell, 8) for name, cell in right.items()} | {name: (cell, 4) for name, cell in half.items()}
     return found | {name: (cell, 0) for name, cell in none.items()}
+
+
+OWN = """import math
+from transformer_lib import attention, exercises
+def {}(query, key, mask=None):
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    weights = scores.softmax(-1) if mask is None else scores.masked_fill(~mask, -math.inf).softmax(-1)
+    return {} * (weights if mask is None else weights.masked_fill(~mask, 0))
+"""
+
+
+def borrowed(name="attention_weights", times=1):
+    """Return answers to 2.1 that run the library's own version: name -> cells, and others that don't.
+
+    Args:
+        name: what the answer must be called.
+        times: what a private variant multiplies the weights by.
+    """
+
+    def calls(expression, before="from transformer_lib import attention"):
+        return [f"import torch\n{before}\ndef {name}(query, key, mask=None):\n    return {times} * {expression}"]
+
+    own, other = OWN.format(name, times), OWN.format("mine", times)
+    given = "from transformer_lib.attention import attention_weights"
+    shown = "attention.attention_weights(torch.ones(2, 3), torch.ones(2, 3))"
+    library = {
+        "called": calls("attention.attention_weights(query, key, mask)"),
+        "imported": calls("theirs(query, key, mask)", f"{given} as theirs"),
+        "through what calls it": calls("attention.attend(query, key, torch.eye(key.shape[-2]).to(key), mask)"),
+        "where it's hard": [
+            own.replace(
+                "(weights if", "attention.attention_weights(query, key, mask) if mask is not None else (weights if"
+            )
+        ],
+        "in a thing that holds it": calls("held[0](query, key, mask)", f"{given} as theirs\nheld = [theirs]"),
+        "over a stub": [
+            f"def {name}(*inputs):\n    raise NotImplementedError",
+            *calls("attention.attention_weights(query, key, mask)"),
+        ],
+    }
+    honest = {
+        "its own": [own],
+        "other pieces": calls("attention.masked_softmax(attention.attention_scores(query, key), mask)"),
+        "the library's in a later cell": [own, f"import torch\n{shown}"],
+        "the library's version below": [own, calls("attention.attention_weights(query, key, mask)")[0]],
+        "another name, checked": [f"{given} as {name}", other, 'exercises.check("2.1", mine)'],
+        "compared where it's defined": [
+            f"import torch\n{own}assert {shown}.shape == {name}(torch.ones(2, 3), torch.ones(2, 3)).shape"
+        ],
+        "profiled": [
+            own
+            + f"import cProfile\nplain = {name}\ndef {name}(*inputs):\n    return cProfile.Profile().runcall(plain, *inputs)"
+        ],
+    }
+    if times == 1:
+        honest |= {
+            "imported below": [own, given],
+            "in the library's place": [own, f"import torch\nexercises.use(attention_weights={name})\n{shown}"],
+            "put there by hand": [own, f"attention.attention_weights = {name}"],
+        }
+        library["nothing but imported"] = [given]
+    return library, honest
+
+
+HEADS = """import torch
+from torch import nn
+from transformer_lib import attention, multi_head
+class MultiHeadAttention({}):
+    {}
+    def forward(self, x, memory, mask=None):
+        {}
+"""
+MAPS = """def __init__(self, d_model, heads):
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.output = (nn.Linear(d_model, d_model, bias=False) for _ in range(4))"""
+SPLIT = """split = lambda layer, x: multi_head.split_heads(layer(x), self.heads)
+        found = attention.attend(split(self.query, x), split(self.key, memory), split(self.value, memory), mask)
+        return self.output(multi_head.merge_heads(found))"""
+INNER = """def __init__(self, d_model, heads):
+        super().__init__()
+        object.__setattr__(self, "inner", multi_head.MultiHeadAttention(d_model, heads))
+        self.query, self.key, self.value, self.output = list(self.inner.children())[-4:]"""
+
+
+def borrowed_classes():
+    """Return answers to 3.3 that run the library's class, and others that only build on it."""
+    library = {
+        "its parent's": HEADS.format("multi_head.MultiHeadAttention", "", "return super().forward(x, memory, mask)"),
+        "a part": HEADS.format("nn.Module", INNER, "return self.inner(x, memory, mask)"),
+        "only imported": "from transformer_lib.multi_head import MultiHeadAttention",
+    }
+    honest = {
+        "its own": HEADS.format("nn.Module", MAPS, SPLIT),
+        "its parent's parts": HEADS.format("multi_head.MultiHeadAttention", "", SPLIT),
+        "its own, and the library's beside": HEADS.format("nn.Module", MAPS, SPLIT)
+        + "multi_head.MultiHeadAttention(4, 2)(torch.ones(1, 2, 4), torch.ones(1, 2, 4))",
+    }
+    return {n: [cell] for n, cell in library.items()}, {n: [cell] for n, cell in honest.items()}
 
 
 def broken():

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import grading_cases as cases
 import pytest
 import torch
 
@@ -166,3 +167,46 @@ def test_a_private_variant_has_other_names_and_other_answers(tmp_path):
         assert marking.mark(new, exercise, transcript_of(exercise, task, right)).status == "right"
         assert checking.judge(public, right) and not checking.judge(public, old.reference)
     assert len(made.constants) >= 3 and "exercises.check" not in text
+
+
+def borrowing(work, place, library, honest):
+    """Grade notebooks that borrow and others; return what is off: the first must earn nothing, the others all."""
+    students = [roster.Student(f"{kind}: {name}") for kind, some in (("b", library), ("h", honest)) for name in some]
+    for student, cells in zip(students, [*library.values(), *honest.values()], strict=True):
+        (place / "in" / student.id).mkdir(parents=True)
+        (place / "in" / student.id / f"{work.stem}.ipynb").write_bytes(cases.notebook(*cells))
+    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, 2, quiet=True)
+    found, _ = run.grade(place / "in", students, place / "out")
+    wanted = {True: ("borrowed", 0), False: ("right", work.out_of)}
+    return [
+        (result.student, result.marks, result.cells)
+        for result in found
+        if (result.marks[0].status, result.marks[0].points) != wanted[result.student.startswith("b")]
+    ]
+
+
+def only(chapter: str, number: str) -> assignment.Assignment:
+    """Return an assignment of one exercise, so that one process a submission is all it costs."""
+    work = assignment.load(chapter, ROOT)
+    return replace(work, probes=tuple(probe for probe in work.probes if probe.id == number), questions=())
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_the_librarys_own_version_earns_nothing_and_all_else_does(tmp_path):
+    assert borrowing(only("02", "2.1"), tmp_path, *cases.borrowed()) == []
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_the_librarys_own_class_earns_nothing_and_what_builds_on_it_does(tmp_path):
+    assert borrowing(only("03", "3.3"), tmp_path, *cases.borrowed_classes()) == []
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_in_a_variant_the_librarys_own_version_earns_nothing_either(tmp_path):
+    work = only("02", "2.1")
+    spec = variant.drawn(work, SECRET)
+    made = variant.applied(work, spec)
+    assert borrowing(made, tmp_path, *cases.borrowed(spec["names"]["2.1"], spec["constants"]["2.1"])) == []

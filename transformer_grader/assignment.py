@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from transformer_grader.task import Call, Task
-from transformer_lib.exercises import protocols, values, variations
+from transformer_lib.exercises import originals, protocols, values, variations
 from transformer_lib.exercises.declared import PUBLIC_SEED, Case, Exercise, KnownMistake, Outcome, Probe, Question
 
 MARGIN = 20  # how many tolerances the right answer and a wrong one must lie apart somewhere
@@ -134,7 +134,7 @@ def built(probe: Probe, cases: list[Case], constant: float = 1.0) -> Exercise:
         got = (_told(protocols.run(probe.kind, answer, case)[0], case) for case in cases)
         return tuple(o if o.errors else replace(o, value=multiplied(o.value, times)) for o in got)
 
-    shared = ("id", "title", "kind", "points", "minutes", "difficulty", "entry", "tolerance")
+    shared = ("id", "title", "kind", "points", "minutes", "difficulty", "entry", "tolerance", "replaces", "original")
     wrong = tuple(KnownMistake(m.name, m.sentence, outcomes(m.answer)) for m in probe.wrong)
     if constant != 1.0:
         wrong += (KnownMistake(NO_CONSTANT, f"It isn't multiplied by {constant}.", outcomes(probe.reference, 1.0)),)
@@ -189,4 +189,5 @@ def plan(exercises: list[Exercise], work: Assignment, order: int) -> Task:
                     forms[name] = other
             calls += [Call((exercise.id, name, n), exercise.id, exercise.kind, form) for name, form in forms.items()]
     random.Random(order).shuffle(calls)
-    return Task({exercise.id: {"name": exercise.entry} for exercise in exercises}, calls, work.prelude, work.shown)
+    entries = {one.id: {"name": one.entry, "original": list(originals.paths(one))} for one in exercises}
+    return Task(entries, calls, work.prelude, work.shown)

@@ -17,8 +17,8 @@ class Mark:
     """The mark of one exercise.
 
     Args:
-        status: "right", "fragile", "misconception", "partly", "wrong", "error", "not attempted", "timeout", "crashed",
-            "unreadable".
+        status: "right", "fragile", "misconception", "partly", "wrong", "error", "borrowed", "not attempted", "timeout",
+            "crashed", "unreadable".
         misconception: the short name of the known mistake that the answer is, or seems to be.
         told: what the student may read; it holds no hidden input and nothing that the sandbox has sent as text.
     """
@@ -44,6 +44,8 @@ def mark(probe: Probe, exercise: Exercise, transcript: Transcript) -> Mark:
         if transcript.trouble:
             return given(transcript.trouble[0], LOST[transcript.trouble[0]])
         return given("not attempted", f"No {probe.entry} was found in your notebook.")
+    if probe.id in transcript.borrowed:
+        return given("borrowed", BORROWED)
     if _is_stub(outcomes):
         return given("not attempted", f"{probe.entry} isn't written yet, or returns nothing.")
     verdicts = [
@@ -57,6 +59,10 @@ def mark(probe: Probe, exercise: Exercise, transcript: Transcript) -> Mark:
     return given("right", f"Right on all {len(verdicts)} hidden inputs.", 1.0)
 
 
+BORROWED = (
+    "This calls the library's own version of what you are to write, so there are no points for it yet. "
+    "You are welcome to compare yours with it, and to build other answers on it; this piece should be yours."
+)
 LOST = {
     "timeout": "It took longer than it may, on inputs of the size of the public ones. An endless loop?",
     "crashed": "It ended Python, or took more memory than it may.",

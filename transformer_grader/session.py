@@ -159,6 +159,8 @@ class Runner:
         if header["kind"] != "reply" or header.get("nonce") != nonce:
             raise Ended("it sent a reply that nobody asked for")
         self.transcript.outcomes[call.key] = _outcome(header, body)
+        if header.get("borrowed") is True:
+            self.transcript.borrowed.add(call.exercise)
         if self.transcript.outcomes[call.key].errors[:1] == ("TimeUp",):
             self.transcript.lost[call.exercise] = "timeout"
 

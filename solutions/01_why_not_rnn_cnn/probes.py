@@ -1326,7 +1326,7 @@ PROBES = [
         difficulty=1,
         cases=elman_cases,
         reference=Elman,
-        original="baselines.ElmanRNN",
+        original=("baselines.ElmanRNN",),
         right={"inputs projected first": ElmanAtOnce, "PyTorch's own": ElmanByTorch},
         wrong=ELMAN_WRONG,
     ),

@@ -1007,7 +1007,7 @@ PROBES = [
         difficulty=2,
         cases=patched_cases,
         reference=patched,
-        original="ablation.replace_heads",
+        original=("ablation.replace_heads",),
         right={"a mask over the heads": patched_by_where, "head by head": patched_by_list},
         wrong=PATCHED_WRONG,
     ),

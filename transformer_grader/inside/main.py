@@ -15,6 +15,7 @@ import types
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import frames
 import notebook
+from answers import Answers
 from line import Line, confine, soft, told
 from space import namespace
 
@@ -29,7 +30,8 @@ class Session:
     """One submission: its cells, what they define, the answers to the grader's calls."""
 
     def __init__(self, line, task):
-        self.line, self.task, self.space, self.history = line, task, namespace(), {}
+        self.line, self.task, self.space = line, task, namespace()
+        self.answers = Answers(task, self.space)
 
     def run(self, data):
         try:
@@ -48,7 +50,7 @@ class Session:
         late = [n for n in range(len(self.cells)) if n not in shown and self.cell(n) == "NameError"]
         for n in [*shown, *late] if late else []:  # cells in another order: what they needed is there by now
             self.cell(n)
-        self.line.send("ran", found=self.find())
+        self.line.send("ran", found=self.answers.find(self.cells, self.line))
 
     def shown(self):
         """Return the given cells that need not be run: no function of another cell looks for what they define."""
@@ -67,11 +69,7 @@ class Session:
                 self.execute(self.cells[number].source, f"<cell {number}>")
         except BaseException as error:
             name, text = told(error)
-        for entry in self.task["entries"].values():
-            known = self.history.setdefault(entry["name"], [])
-            value = self.space.get(entry["name"])
-            if value is not None and (not known or known[-1] is not value):
-                known.append(value)
+        self.answers.note()
         self.line.send("done", number=number, error=name, told=text)
         return name
 
@@ -85,38 +83,6 @@ class Session:
         else:
             exec(code, self.space)
 
-    def find(self):
-        """Find each exercise's answer: by the name it defines, else by its check, else by the cell's id."""
-        checks, found, self.answers, self.names = {}, {}, {}, {}
-        for cell in self.cells:
-            checks |= cell.checks
-        for number, entry in self.task["entries"].items():
-            self.line.send("find", exercise=number)
-            value, how = list(self.history.get(entry["name"], [])), "name"
-            expression, names = checks.get(number, (None, None))
-            if not value and expression:
-                value, how = [self.value(expression)], "check"
-            if not value or value[0] is None:
-                value, how = [self.by_id(number)], "id"
-            self.answers[number] = [one for one in value if callable(one)]
-            self.names[number] = self.value(names) if names else None
-            found[number] = how if self.answers[number] else None
-        return found
-
-    def value(self, expression):
-        try:
-            with soft(self.task["cell_seconds"]):
-                return eval(expression, self.space)
-        except BaseException:
-            return None
-
-    def by_id(self, number):
-        wanted = "answer-" + number.replace(".", "-")
-        for cell in reversed(self.cells):
-            if wanted in cell.names and cell.defined:
-                return self.space.get(cell.defined[-1])
-        return None
-
     def serve(self):
         """Answer calls until the grader hangs up."""
         while True:
@@ -126,39 +92,13 @@ class Session:
             parts = [dict(zip(n, v, strict=True)) for n, v in zip(names, (inputs, constructor, state), strict=True)]
             try:
                 with soft(self.task["call_seconds"]):
-                    fields, reply = self.call(header["exercise"], header["how"], parts)
+                    fields, reply = self.answers.call(header["exercise"], header["how"], parts)
             except BaseException as error:
                 fields, reply = {"errors": [told(error)[0]], "message": ""}, b""
             try:
                 self.line.send("reply", reply, nonce=header["nonce"], **fields)
             except frames.Malformed:
                 self.line.send("reply", nonce=header["nonce"], tree={"x": "too large"})
-
-    def call(self, number, how, parts):
-        """Call the last answer that isn't a stub; return the reply's fields and bytes."""
-        fields, body = {"errors": ["NotImplementedError"], "message": ""}, b""
-        for answer in reversed(self.answers[number]):
-            value, errors, message = self.outcome(how, answer, parts, self.names[number])
-            if errors:
-                fields, body = {"errors": [name[:60] for name in errors[:10]], "message": message[:300]}, b""
-            else:
-                tree, body = frames.encode(value)
-                fields = {"tree": tree}
-            if "NotImplementedError" not in errors and not (not errors and (value is None or value is ...)):
-                break
-        return fields, body
-
-    def outcome(self, how, answer, parts, names):
-        if self.task["torch"]:
-            from transformer_lib.exercises import protocols
-            from transformer_lib.exercises.declared import Case
-
-            got, _ = protocols.run(how, answer, Case("", *parts), names if isinstance(names, dict) else None)
-            return got.value, got.errors, got.message
-        try:
-            return answer(*parts[0].values()), (), ""
-        except (Exception, SystemExit) as error:
-            return None, [parent.__name__ for parent in type(error).__mro__][:10], str(error)[:300]
 
 
 def main():

@@ -71,7 +71,8 @@ class Probe:
         right: two implementations or more, each unlike the other, that must be accepted.
         tolerance: an answer is right if |answer - reference| <= tolerance * (1 + |reference|) everywhere.
         replaces: the piece of the library in whose place an answer can stand, as "module.name".
-        original: the library's own version of what is asked for, which an answer may not call; `replaces` unless given.
+        original: the library's own versions of what is asked for, each as "module.name" (also of a class's method),
+            which an answer may not call; `replaces` unless given.
         properties: names in `properties.PROPERTIES`, tried on fresh inputs.
         groups: how a grader shares the points out over the cases; without them a wrong answer earns none for its cases.
     """
@@ -89,7 +90,7 @@ class Probe:
     wrong: Sequence[Mistake]
     tolerance: float = 1e-4
     replaces: str | None = None
-    original: str | None = None
+    original: tuple[str, ...] = ()
     properties: tuple[str, ...] = ()
     groups: tuple[Group, ...] = ()
 
@@ -133,7 +134,7 @@ class Exercise:
     entry: str = ""
     tolerance: float = 0.0
     replaces: str | None = None
-    original: str | None = None
+    original: tuple[str, ...] = ()
     properties: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
     right: tuple[Outcome, ...] = ()

@@ -44,7 +44,7 @@ def written(exercise: Exercise) -> str:
         name: getattr(exercise, name)
         for name in ("id", "title", "kind", "points", "minutes", "difficulty", "entry", "tolerance", "replaces")
     }
-    head |= {"original": exercise.original} if exercise.original else {}
+    head |= {"original": list(exercise.original)} if exercise.original else {}
     head |= {"properties": list(exercise.properties), "rubric": [list(line) for line in exercise.rubric]}
     lists = {
         "cases": [_case(case) for case in exercise.cases],
@@ -65,6 +65,7 @@ def parsed(text: str) -> Exercise:
     """Return the exercise that `written` wrote."""
     fields = json.loads(text)
     fields["properties"] = tuple(fields["properties"])
+    fields["original"] = tuple(fields.get("original", ()))
     fields["rubric"] = tuple((points, line) for points, line in fields["rubric"])
     fields["cases"] = tuple(_read_case(case) for case in fields["cases"])
     fields["right"] = tuple(_read_outcome(outcome) for outcome in fields["right"])
