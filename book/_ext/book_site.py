@@ -11,7 +11,7 @@ BAR_OUTSIDE_CODE = re.compile(r"\|(?=[^`]*(?:`[^`]*`[^`]*)*$)")  # an even numbe
 PARAMETERS = re.compile(r'<dl>\n((?:<dd><em class="sig-param">.*</dd>\n)+)</dl>')
 TABLE = '<div class="pst-scrollable-table-container">'
 SECTION = """
-## `{name}`
+## `{short}`
 
 ```{{eval-rst}}
 .. automodule:: {name}
@@ -72,7 +72,7 @@ def public_modules() -> list[str]:
 def list_modules(app, docname, source) -> None:
     """Write one section for each of the library's modules at the end of the API page."""
     if docname == "book/api":
-        source[0] += "".join(SECTION.format(name=name) for name in public_modules())
+        source[0] += "".join(SECTION.format(name=name, short=name.split(".", 1)[1]) for name in public_modules())
 
 
 def keep_colons(app, what, name, obj, options, lines) -> None:
