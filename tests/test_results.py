@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools import cells, results
 
@@ -34,6 +34,13 @@ def test_the_page_says_how_each_record_was_made_and_what_came_of_it(book):
         assert said in page
     assert "| loss, with, 1 | 2 | 1 | 3 |" in page and "| loss, with, 2 | 4 | 2 | 6 |" in page
     assert "text" not in page and "[chapter 4](../notebooks/04_toy.ipynb)" in page
+
+
+def test_a_notebook_without_a_number_is_named_by_its_title(book):
+    cells_of_it = [new_markdown_cell("# What it costs\n\nMuch."), new_code_cell('experiments.recorded("toy")')]
+    cells.write(new_notebook(cells=cells_of_it), book / "notebooks" / "costs.ipynb")
+    assert results.main(["--write"], book) == 0
+    assert "[What it costs](../notebooks/costs.ipynb)" in (book / results.PAGE).read_text()
 
 
 @pytest.mark.parametrize("fault", ["stale", "unused", "one seed"])

@@ -66,7 +66,7 @@ def experiment(name: str, record: dict[str, Any], shown_in: list[Path], root: Pa
     """Return the section of an experiment: what it is, where it's shown, and its figures over the seeds."""
     source = (root / LIBRARY / "experiments" / f"{name}.py").read_text(encoding="utf-8")
     what = (ast.get_docstring(ast.parse(source)) or "").split("\n")[0]
-    shown = ", ".join(f"[chapter {cells.chapter(path)}](../notebooks/{path.name})" for path in shown_in)
+    shown = ", ".join(f"[{_place(path)}](../notebooks/{path.name})" for path in shown_in)
     runs = record["runs"]
     lines = [
         f"## {name.replace('_', ' ').capitalize()}\n",
@@ -78,6 +78,11 @@ def experiment(name: str, record: dict[str, Any], shown_in: list[Path], root: Pa
         "````\n",
     ]
     return "\n".join(lines)
+
+
+def _place(path: Path) -> str:
+    number = cells.chapter(path)
+    return f"chapter {number}" if number is not None else cells.read(path).cells[0].source.split("\n")[0].lstrip("# ")
 
 
 def table(runs: list[dict[str, Any]]) -> str:
