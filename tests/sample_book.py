@@ -76,7 +76,7 @@ def chapter() -> NotebookNode:
     four = new_output("execute_result", data={"text/plain": "4.0"}, execution_count=3)
     parts = [
         new_markdown_cell("# Doubling", metadata={"slideshow": {"slide_type": "slide"}}),
-        new_code_cell(repository.colab_cell("", "main")),
+        new_code_cell(repository.colab_cell("", "main"), metadata={"tags": [repository.FOLDED]}),
         new_markdown_cell("What doubles?"),
         new_code_cell(f"# transformer_lib/attention.py\n{LISTING}"),
         new_markdown_cell("Twice two is four."),

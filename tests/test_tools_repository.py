@@ -108,6 +108,15 @@ def test_a_notebook_without_its_install_cell_gets_one(book):
     ]
 
 
+def test_a_chapter_s_install_cell_is_folded(book):
+    path = book / "notebooks" / "02_sample.ipynb"
+    notebook = cells.read(path)
+    notebook.cells[1].metadata = {}
+    cells.write(notebook, path)
+    assert repository.problems(book) == ["notebooks/02_sample.ipynb: the install cell must carry the tag hide-input"]
+    assert repository.main(["--write"], book) == 0 and repository.problems(book) == []
+
+
 @pytest.mark.parametrize(
     ("url", "branch"),
     [("http://github.com/a/b", "main"), ("https://github.com/a", "main"), (URL + '"; rm', "main"), (URL, "a b")],

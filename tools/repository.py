@@ -24,6 +24,7 @@ ADDRESS = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+")
 BRANCH = re.compile(r"[\w./-]+")
 SETTING = re.compile(r"^repository:\n(?:[ \t]+.*\n)+", re.MULTILINE)
 PAGE_LINKS = re.compile(r"^([ \t]+use_(?:edit_page|issues)_button:) \w+", re.MULTILINE)
+FOLDED = "hide-input"  # a chapter's page shows the install cell folded
 LAUNCH_BLOCK = re.compile(r"<!-- launch -->\n.*?<!-- end of launch -->\n", re.DOTALL)
 
 FIND = """# Colab has torch and numpy, but not this library: install it only where it's missing.
@@ -106,6 +107,8 @@ def problems(root: Path = ROOT) -> list[str]:
         first = next((cell for cell in cells.read(path).cells if cell.cell_type == "code"), None)
         if first is None or first.source != colab_cell(url, branch):
             found.append(f"{path.relative_to(root)}: the first code cell must be the install cell of {url or 'no URL'}")
+        elif path.parent.name == "notebooks" and FOLDED not in cells.tags(first):
+            found.append(f"{path.relative_to(root)}: the install cell must carry the tag {FOLDED}")
     return found
 
 
@@ -127,18 +130,21 @@ def write(url: str, branch: str, root: Path = ROOT) -> list[str]:
     changed = [name for name, _, text in _texts(root, url, branch) if cells.write_text(root / name, text)]
     for path in cells.notebooks(root, "notebooks", "solutions", "exercises"):
         notebook = cells.read(path)
-        _set_cell(notebook, colab_cell(url, branch))
+        _set_cell(notebook, colab_cell(url, branch), folded=path.parent.name == "notebooks")
         if cells.write(notebook, path):
             changed.append(str(path.relative_to(root)))
     return changed
 
 
-def _set_cell(notebook: NotebookNode, source: str) -> None:
+def _set_cell(notebook: NotebookNode, source: str, folded: bool) -> None:
     """Replace the install cell, or put one before the first code cell; it prints nothing, so that its count is all."""
     first = next((i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"), len(notebook.cells))
     if first == len(notebook.cells) or not is_colab_cell(notebook.cells[first]):
         notebook.cells.insert(first, nbformat.v4.new_code_cell(id="install"))
-    notebook.cells[first].source = source
+    cell = notebook.cells[first]
+    cell.source = source
+    if folded and FOLDED not in cells.tags(cell):
+        cell.metadata["tags"] = [*cells.tags(cell), FOLDED]
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
