@@ -1,11 +1,15 @@
 """What `make` does before anything else: it can be repeated and interrupted, and says what is wrong in plain words."""
 
+import ast
 import os
 import sys
 import xml.etree.ElementTree as ElementTree
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 
+import tools
 from tools import environment, totals
 
 
@@ -130,3 +134,29 @@ def test_where_nothing_may_be_skipped_a_skip_fails_and_is_named(tmp_path, capsys
 @pytest.mark.parametrize("outcomes", [("passed", "failure"), ("passed", "error"), ()])
 def test_a_failure_an_error_and_an_empty_run_are_no_success(tmp_path, outcomes):
     assert totals.main([junit(tmp_path / "a.xml", *outcomes)]) == 1
+
+
+def test_every_package_that_is_imported_is_pinned():
+    root, local = Path(tools.__file__).parents[1], {"tools", "transformer_lib", "transformer_grader", "benchmarks"}
+    files = [
+        path for folder in ("tools", "tests", "book/_ext", "transformer_lib") for path in root.glob(f"{folder}/**/*.py")
+    ]
+    local |= {path.stem for path in files if path.parent.name == "tests"}
+    named = {name for path in files for name in imported(path)} - local - sys.stdlib_module_names
+    pinned = {
+        line.split("==")[0].lower() for line in (root / "requirements.txt").read_text().splitlines() if "==" in line
+    }
+    sources = metadata.packages_distributions()
+    loose = {name for name in named if not {one.lower().replace("_", "-") for one in sources.get(name, [])} & pinned}
+    assert {"torch", "pytest", "yaml"} <= named and loose == set()
+
+
+def imported(path: Path) -> set[str]:
+    """Return the top names that a file imports, its neighbours' left out."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module.split(".")[0])
+    return found
