@@ -425,8 +425,11 @@ def test_the_skip_link_fold_outs_and_sliders_obey_the_keyboard(browser, address)
     assert browser.run("document.querySelector('details.predict').open")
     shows = "document.querySelector('.moving').innerHTML"
     before = browser.run(f"document.querySelector('.moving input[type=range]').focus(); {shows}")
+    says = "document.querySelector('.moving .m-says[aria-live=polite]').textContent"
+    said = browser.run(says)
     browser.press("ArrowRight")
-    assert browser.run(shows) != before
+    assert browser.run(shows) != before and browser.run(says) != said
+    assert re.search(r"\w+ \d", browser.run("document.activeElement.getAttribute('aria-valuetext')"))
 
 
 @needs_chromium

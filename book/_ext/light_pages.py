@@ -25,6 +25,7 @@ SCRIPT = re.compile(r"<script (?![^>]*\b(?:defer|async)\b)(?=[^>]*\bsrc=)")
 OPTIONS = re.compile(r'<script defer src="[^"]*documentation_options\.js[^"]*"></script>')
 PICTURE = re.compile(r'(<img [^>]*style=")(width: \d+px;)')
 PRINTED_CONTENTS = re.compile(r'<div id="jb-print-toc">.*?</nav>\s*</div>', re.DOTALL)
+SIDEBAR = '<div class="bd-sidebar-primary bd-sidebar">'
 TOGGLE = re.compile(r'(<a class="[^"]*reference internal" href="[^"]*">)([^<]*)(</a><details[^>]*><summary)>')
 SIGNATURE = re.compile(r'<dt class="sig .*?</dt>', re.DOTALL)
 PRE = re.compile(r'<span class="(?:pre|n|p|o|s|w|default_value)">([^<]*)</span>')
@@ -61,6 +62,7 @@ def page(text: str, options: str, plain: Iterable[str]) -> str:
     text = THEBE.sub("", ICON_EXTRAS.sub("", ICON_STYLE.sub(f"_static/{ICONS}", text)))
     text = SCRIPT.sub("<script defer ", text)
     text = OPTIONS.sub(lambda _: f"<script>{options.strip()}</script>", text)  # the next line needs it at once
+    text = text.replace(SIDEBAR, f'{SIDEBAR[:-1]} role="navigation" aria-label="Book">')
     text = TOGGLE.sub(r'\1\2\3 aria-label="Below “\2”">', text)  # in the list of pages, where the theme gives no name
     text = PICTURE.sub(r"\1--\2 \2", text)  # a narrow screen's style sheet reckons with it
     text = PRINTED_CONTENTS.sub("", text)

@@ -71,9 +71,9 @@
       controls: [
         { kind: "check", name: "causal", label: "causal", value: true },
         { kind: "check", name: "prefix", label: "prefix", value: false },
-        { kind: "range", name: "prefixLength", beside: true, label: "of", min: 0, max: size, value: 3 },
+        { kind: "range", name: "prefixLength", beside: true, whose: "prefix", label: "of", min: 0, max: size, value: 3 },
         { kind: "check", name: "window", label: "window", value: false },
-        { kind: "range", name: "windowLength", beside: true, label: "of", min: 1, max: size, value: 3 },
+        { kind: "range", name: "windowLength", beside: true, whose: "window", label: "of", min: 1, max: size, value: 3 },
         { kind: "range", name: "padding", label: "padding tokens", min: 0, max: 4, value: 2 },
         { kind: "check", name: "left", beside: true, label: "padding first", value: false }
       ],

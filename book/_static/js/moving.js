@@ -85,14 +85,14 @@
   var CONTROLS = {
     range: function (wanted, changed) {
       var input = element("input", { type: "range", min: wanted.min, max: wanted.max, step: wanted.step || 1 });
-      var output = element("output", { "aria-live": "off" });
+      var output = element("output", { "aria-live": "off" }), whose = wanted.whose ? wanted.whose + " " : ""; // read aloud only
       function say(value) {
         var text = String(wanted.says ? wanted.says(value) : value);
         output.textContent = text;
-        input.setAttribute("aria-valuetext", wanted.label + " " + text);
+        input.setAttribute("aria-valuetext", whose + wanted.label + " " + text);
       }
       input.addEventListener("input", function () { changed(+input.value); });
-      return { node: element("label", {}, [wanted.label, input, output]), input: input, put: function (value) { input.value = value; say(value); } };
+      return { node: element("label", {}, (whose ? [hidden(whose)] : []).concat([wanted.label, input, output])), input: input, put: function (value) { input.value = value; say(value); } };
     },
     check: function (wanted, changed) {
       var input = element("input", { type: "checkbox" });
@@ -206,7 +206,8 @@
   }
 
   // Bring every holder of class `name` on the page to life. `make(data, change, holder)` returns
-  //   title, controls [{kind: range | check | select | button, name, label, value, ..., beside: the one before}], body [elements],
+  //   title, controls [{kind: range | check | select | button, name, label, value, ..., beside: the one before,
+  //   whose: a word read aloud before a short label}], body [elements],
   //   values {what has no control}, adjust(values, handles) before each drawing, show(values), which draws and
   //   returns the sentence below (above, if `saysFirst`). `change.to({name: value})` is for what else can be chosen. The data are the global
   //   variable that the holder names in `data-source`.
