@@ -19,7 +19,8 @@ pytestmark = pytest.mark.slow
 
 SECRET = b"of these tests"
 FOLDER = ROOT / "tests" / "unlisted"
-CHAPTERS = {path.stem.removeprefix("chapter_"): exercise_data.load(path) for path in sorted(FOLDER.glob("*.py"))}
+CHAPTERS = {path.stem.removeprefix("chapter_"): exercise_data.load(path) for path in sorted(FOLDER.glob("chapter*.py"))}
+BORROWED = exercise_data.load(FOLDER / "library.py").BORROWED
 
 
 def listed(kind: str) -> list[Any]:
@@ -70,6 +71,17 @@ def test_a_right_answer_that_nobody_listed_is_accepted(chapter, number, name, an
     assert feedback.status == "right", feedback
     mark = marked(chapter, number, answer)
     assert mark.points == mark.out_of, mark
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "answer"),
+    [pytest.param(n, name, one, id=f"{n}: {name}") for n, some in BORROWED.items() for name, one in some.items()],
+)
+def test_an_answer_that_calls_the_librarys_own_version_is_told_so(number, name, answer):
+    feedback = checking.judge(store.load(number), answer)
+    assert not feedback and "it calls the library's" in " ".join(feedback.text.split()), feedback
+    mark = marked(number.partition(".")[0].zfill(2), number, answer)
+    assert (mark.status, mark.points) == ("borrowed", 0), mark
 
 
 @pytest.mark.parametrize(("chapter", "number", "name", "answer"), listed("UNFIT"))

@@ -1354,6 +1354,7 @@ PROBES = [
         cases=convolution_cases,
         reference=convolution,
         right={"place by place": convolution_by_loop, "padded on both sides, cut": convolution_cut},
+        original=("baselines.CausalConvolution",),
         wrong=CONVOLUTION_WRONG,
     ),
     Probe(

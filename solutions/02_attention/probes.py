@@ -1165,6 +1165,7 @@ PROBES = [
         cases=weights_cases,
         reference=weights,
         right={"loop": weights_by_loop, "einsum": weights_by_einsum, "renormalised": weights_renormalised},
+        original=("attention.attention_weights", "fast.attend"),
         wrong=WEIGHTS_WRONG,
         replaces="attention.attention_weights",
         properties=("rows sum to 1",),
@@ -1180,6 +1181,7 @@ PROBES = [
         cases=additive_cases,
         reference=additive,
         right={"loop": additive_by_loop, "einsum": additive_by_einsum},
+        original=("attention.AdditiveAttention.scores",),
         wrong=ADDITIVE_WRONG,
     ),
     Probe(
@@ -1193,6 +1195,7 @@ PROBES = [
         cases=mask_cases,
         reference=fitted_mask,
         right={"expand": fitted_mask_by_expand, "broadcast": fitted_mask_by_broadcast},
+        original=("checks.mask_fits",),
         wrong=MASK_WRONG,
     ),
     Probe(

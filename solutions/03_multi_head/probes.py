@@ -1011,7 +1011,7 @@ PROBES = [
         difficulty=2,
         cases=layer_cases,
         reference=Layer,
-        original=("multi_head.MultiHeadAttention",),
+        original=("multi_head.MultiHeadAttention", "experiments.modern.GroupedQueryAttention", "fast.packed_attention"),
         right={"head after head": LayerByHead, "einsum": LayerByEinsum},
         wrong=LAYER_WRONG,
     ),

@@ -744,6 +744,7 @@ PROBES = [
         cases=sinusoid_cases,
         reference=sinusoids,
         right={"number by number": sinusoids_by_loop, "every second column": sinusoids_by_slices},
+        original=("positional.sinusoidal_positions", "experiments.encodings.sinusoids_with_base"),
         wrong=SINUSOID_WRONG,
         replaces="positional.sinusoidal_positions",
     ),
@@ -771,6 +772,7 @@ PROBES = [
         cases=rotated_cases,
         reference=rotated,
         right={"2 x 2 matrices": rotated_by_loop, "complex numbers": rotated_by_complex},
+        original=("relative.RotaryPositions.rotate",),
         wrong=ROTATED_WRONG,
     ),
     Probe(
@@ -784,6 +786,7 @@ PROBES = [
         cases=bias_cases,
         reference=bias,
         right={"number by number": bias_by_loop, "an outer product": bias_by_einsum},
+        original=("relative.linear_slopes", "relative.LinearBias.bias"),
         wrong=BIAS_WRONG,
     ),
     Probe(
@@ -797,6 +800,7 @@ PROBES = [
         cases=relative_cases,
         reference=relative,
         right={"pair by pair": relative_by_loop, "gather": relative_by_gather},
+        original=("relative.ShawPositions.bias",),
         wrong=RELATIVE_WRONG,
     ),
     Probe(
@@ -810,6 +814,7 @@ PROBES = [
         cases=table_cases,
         reference=looked_up,
         right={"by index": looked_up_by_index, "narrow": lambda t, n, f: looked_up(t, n, f).clone()},
+        original=("positional.LearnedPositions",),
         wrong=TABLE_WRONG,
     ),
 ]

@@ -1305,6 +1305,7 @@ PROBES = [
         cases=residual_cases,
         reference=residual,
         right={"PyTorch's norm": residual_by_torch, "token by token": residual_by_loop},
+        original=("layers.Residual",),
         wrong=RESIDUAL_WRONG,
     ),
     probe(
@@ -1327,6 +1328,7 @@ PROBES = [
         cases=tied_cases,
         reference=tied,
         right={"one-hot vectors": tied_by_one_hot, "word by word": tied_by_loop},
+        original=("model.Embedding",),
         wrong=TIED_WRONG,
     ),
     probe(

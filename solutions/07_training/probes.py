@@ -1212,6 +1212,7 @@ PROBES = [
         cases=loss_cases,
         reference=loss,
         right={"PyTorch's own": loss_by_torch, "wanted shares": loss_by_shares},
+        original=("training.smoothed_loss", "fast_loss.linear_loss"),
         wrong=LOSS_WRONG,
         replaces="training.smoothed_loss",
     ),
@@ -1235,6 +1236,7 @@ PROBES = [
         cases=shift_cases,
         reference=shift,
         right={"row by row": shift_by_rows, "masks": shift_by_masks},
+        original=("data.Batch.from_pairs",),
         wrong=SHIFT_WRONG,
     ),
     probe(
@@ -1257,6 +1259,7 @@ PROBES = [
         cases=batch_cases,
         reference=token_batches,
         right={"as many as fit": token_batches_by_recursion, "an order from a tensor": token_batches_by_tensors},
+        original=("data.batches", "data._groups"),
         wrong=BATCH_WRONG,
     ),
     probe(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises.authoring import draw, guarded, probe, with_errors
+from transformer_lib.exercises.authoring import draw, guarded, pick, probe, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Question
 
 # 8.1 the nucleus
@@ -25,17 +25,20 @@ def nucleus_cases(seed: int) -> list[Case]:
     def case(name: str, shape: tuple[int, ...], p: float, scale: float = 1.5) -> Case:
         return Case(name, {"logits": _clear(lambda: draw(g, *shape, mean=0.4, scale=scale), p), "p": p})
 
-    impossible = case("impossible tokens", (2, 6), 0.8)
-    impossible.inputs["logits"] = _clear(lambda: _without_two(draw(g, 2, 6, mean=0.4)), 0.8)
+    s = torch.Generator().manual_seed(seed + 500)
+    rows, batch, n = sizes(s, 3, 2, 5)
+    width = pick(s, 5, 7)
+    impossible = case("impossible tokens", (rows, width), 0.8)
+    impossible.inputs["logits"] = _clear(lambda: _without_two(draw(g, rows, width, mean=0.4)), 0.8)
     return [
         case("small", (5,), 0.7),
-        case("batch", (4, 7), 0.85),
-        case("two batch dimensions", (2, 3, 6), 0.6),
+        case("batch", (batch, pick(s, 6, 8)), 0.85),
+        case("two batch dimensions", (2, n, 6), 0.6),
         case("as many rows as tokens", (5, 5), 0.9),
-        case("the first is enough", (3, 4), 0.05),
+        case("the first is enough", (n, 4), 0.05),
         impossible,
-        case("all of it", (2, 5), 1.0),
-        case("longer", (3, 10 + seed % 4), 0.5, 0.8),
+        case("all of it", (rows, pick(s, 4, 6)), 1.0),
+        case("longer", (3, pick(s, 10, 13)), 0.5, 0.8),
     ]
 
 
@@ -274,15 +277,25 @@ def drawn_cases(seed: int) -> list[Case]:
         uniform = _between(g, logits, temperature)
         return Case(name, {"logits": logits, "temperature": temperature, "uniform": uniform})
 
+    def at_zero(rows: int) -> Case:
+        """Return a case in which temperature 1 gives other tokens."""
+        while True:
+            found = case("at zero", rows, 5, 0.0)
+            logits, uniform = found.inputs["logits"], found.inputs["uniform"]
+            if not drawn(logits, 1.0, uniform).equal(logits.argmax(dim=-1)):
+                return found
+
+    s = torch.Generator().manual_seed(seed + 1500)
+    some, many, more = sizes(s, 3, 7, 11)
     return [
         case("small", 3, 4, 1.0),
         case("batch", 6, 5, 1.0),
-        case("as many rows as tokens", 7, 7, 1.0),
-        case("cold", 8, 6, 0.4),
-        case("hot", 9, 5, 2.5),
-        case("at zero", 4, 5, 0.0),
-        case("impossible tokens", 8, 6, 1.3, 2),
-        case("longer", 12, 9 + seed % 4, 0.7),
+        case("as many rows as tokens", *[pick(s, 6, 8)] * 2, 1.0),
+        case("cold", some, 6, 0.4),
+        case("hot", many, 5, 2.5),
+        at_zero(pick(s, 4, 6)),
+        case("impossible tokens", more, pick(s, 6, 8), 1.3, 2),
+        case("longer", 12, pick(s, 9, 12), 0.7),
     ]
 
 
@@ -514,17 +527,19 @@ DRAWN_WRONG = [
 def cached_cases(seed: int) -> list[Case]:
     """Return new vectors, weights, and keys and values of the past, of which there may be none."""
     g = torch.Generator().manual_seed(seed + 2000)
-    more = seed % 3
-    sizes = {
+    s = torch.Generator().manual_seed(seed + 2500)
+    d_model, d_k, d_v = sizes(s, 3, 2, 5)
+    new, past = sizes(s, 2, 2, 4)
+    shapes = {
         "small": (1, 1, 2, 3, 2, 4),
-        "nothing yet": (2, 1, 0, 4, 3, 2),
-        "a prompt at once": (2, 3, 0, 3, 2, 4),
-        "several after some": (2, 3, 4, 5, 3, 1),
-        "as many new as past": (1, 3, 3, 4, 2, 5),
-        "all sizes alike": (2, 2, 2, 2, 2, 2),
-        "longer": (1, 2, 5 + more, 4, 3, 2),
+        "nothing yet": (2, 1, 0, d_k, d_v, d_model),
+        "a prompt at once": (1, 3, 0, d_model, d_k, d_v),
+        "several after some": (2, new, past, 4, 3, 1),
+        "as many new as past": (1, new, new, d_v, d_model, d_k),
+        "all sizes alike": [pick(s, 2, 3)] * 6,
+        "longer": (1, 2, pick(s, 5, 6), 3, 3, 2),
     }
-    return [Case(name, _cached_inputs(g, *numbers)) for name, numbers in sizes.items()]
+    return [Case(name, _cached_inputs(g, *numbers)) for name, numbers in shapes.items()]
 
 
 def _cached_inputs(g: torch.Generator, batch: int, new: int, past: int, d_model: int, d_k: int, d_v: int) -> dict:
@@ -740,22 +755,24 @@ CACHED_WRONG = [
 
 def cost_cases(seed: int) -> list[Case]:
     """Return lengths, widths and heads that fit, and some that don't."""
-    more = seed % 5
-    sizes = {
+    s = torch.Generator().manual_seed(seed + 3500)
+    heads, d_k, below = sizes(s, 3, 2, 7)
+    square, odd = pick(s, 5, 8), pick(s, 4, 6)
+    fitting = {
         "small": (2, 4, 2),
-        "one token": (1, 6, 3),
-        "long": (50 + more, 8, 2),
-        "wide": (3, 60, 5),
-        "one head": (4, 10, 1),
-        "square": (6, 6, 6),
+        "one token": (1, 3 * pick(s, 2, 4), 3),
+        "long": (pick(s, 40, 60), 8, 2),
+        "wide": (3, 10 * heads * d_k, heads),
+        "one head": (4, pick(s, 9, 14), 1),
+        "square": (square, square, square),
     }
     wrong = {
-        "no token": ((0, 9, 3), ("0",), "the length"),
-        "length below zero": ((-7, 12, 2), ("-7",), "the length"),
-        "heads don't divide": ((3, 26, 4 + 4 * (seed % 2)), ("26", str(4 + 4 * (seed % 2))), "d_model and heads"),
+        "no token": ((0, 3 * d_k, 3), ("0",), "the length"),
+        "length below zero": ((-below, 12, 2), (str(-below),), "the length"),
+        "heads don't divide": ((3, 8 * odd + 2, odd), (str(8 * odd + 2), str(odd)), "d_model and heads"),
     }
     names = ("length", "d_model", "heads")
-    cases = [Case(name, dict(zip(names, numbers, strict=True))) for name, numbers in sizes.items()]
+    cases = [Case(name, dict(zip(names, numbers, strict=True))) for name, numbers in fitting.items()]
     return cases + [
         Case(name, dict(zip(names, numbers, strict=True)), mentions=words, telling=telling)
         for name, (numbers, words, telling) in wrong.items()
@@ -1464,18 +1481,20 @@ BEAM_WRONG = [
 def group_cases(seed: int) -> list[Case]:
     """Return scores and log-probabilities of groups of beams; each known mistake shows somewhere."""
     g = torch.Generator().manual_seed(seed + 5000)
-    more = seed % 3
-    sizes = {
+    s = torch.Generator().manual_seed(seed + 5500)
+    groups, beam, vocabulary = sizes(s, 3, 2, 6)
+    many = pick(s, 3, 4)
+    shapes = {
         "small": (2, 1, 4, 1.0),
-        "two beams each": (3, 2, 5, 0.8),
-        "one group": (1, 3, 6, 2.0),
-        "as many groups as beams": (3, 3, 7, 0.7),
-        "all sizes alike": (4, 4, 4, 0.5),
-        "strong": (4, 2, 6, 3.0),
-        "no strength": (2, 3, 5, 0.0),
-        "wider": (3, 2, 8 + more, 1.3),
+        "two beams each": (3, 2, pick(s, 5, 7), 0.8),
+        "one group": (1, pick(s, 2, 3), vocabulary + 3, 2.0),
+        "as many groups as beams": (3, 3, pick(s, 6, 8), 0.7),
+        "all sizes alike": (many, many, many, 0.5),
+        "strong": (groups, 2, 6, 3.0),
+        "no strength": (2, min(beam, 4), 5, 0.0),
+        "wider": (3, 2, pick(s, 8, 10), 1.3),
     }
-    return [_group_case(g, name, *numbers) for name, numbers in sizes.items()]
+    return [_group_case(g, name, *numbers) for name, numbers in shapes.items()]
 
 
 def _group_case(
@@ -1487,8 +1506,14 @@ def _group_case(
         logits = shared + draw(generator, groups, beam, vocabulary, scale=0.4)
         found = (logits.log_softmax(dim=-1) * 1e4).round() / 1e4
         scores = draw(generator, groups, beam, mean=-2.0, scale=0.5)
-        if all(_margin(scores, found, size) > 2e-3 for size in (0.0, strength)):
+        if all(_margin(scores, found, size) > 2e-3 for size in (0.0, strength)) and _steady(scores, found, strength):
             return Case(name, {"scores": scores, "log_probability": found, "strength": strength})
+
+
+def _steady(scores: Tensor, found: Tensor, strength: float) -> bool:
+    """Tell whether no mistake has a close choice, either: a little more or less makes no difference to its tokens."""
+    few, more = ([m.answer(scores, found * size, strength)[0] for m in GROUP_WRONG] for size in (0.9995, 1.0005))
+    return all(one.shape == other.shape and one.equal(other) for one, other in zip(few, more, strict=True))
 
 
 def _margin(scores: Tensor, found: Tensor, strength: float) -> float:
@@ -1780,6 +1805,7 @@ PROBES = [
         cases=beam_cases,
         reference=beam,
         right={"the broken one, mended": beam_by_tensors, "recursion": beam_by_recursion},
+        original=("decoding.Beams.advance",),
         wrong=BEAM_WRONG,
     ),
     probe(
@@ -1791,6 +1817,7 @@ PROBES = [
         cases=group_cases,
         reference=grouped,
         right={"plain numbers": grouped_by_loop, "a table of losses": grouped_by_sorting},
+        original=("diverse_beam.advance_in_turn",),
         wrong=GROUP_WRONG,
     ),
 ]

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lib.exercises.authoring import draw, guarded, probe, with_errors
+from transformer_lib.exercises.authoring import draw, guarded, pick, probe, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Question
 
 
@@ -34,15 +34,17 @@ def block_cases(seed: int) -> list[Case]:
         sizes = {"d_model": d_model, "d_ff": d_ff, "norm": norm}
         return Case(name, {"x": draw(g, batch, n, d_model, mean=0.5, scale=1.5)}, sizes, state)
 
+    s = torch.Generator().manual_seed(seed + 500)
+    d_model, d_ff, n, longer = sizes(s, 4, 2, 5)
     return [
         case("small", 1, 2, 3, 4, "pre"),
         case("small, normed after", 1, 2, 3, 5, "post"),
-        case("batch", 2, 3, 4, 6, "pre"),
-        case("batch, normed after", 3, 2, 4, 7, "post"),
-        case("all sizes alike", 3, 3, 3, 3, "pre"),
-        case("all sizes alike, normed after", 4, 4, 4, 4, "post"),
-        case("longer", 1, 4 + seed % 3, 5, 2, "pre"),
-        case("longer, normed after", 1, 5 + seed % 3, 6, 2, "post"),
+        case("batch", 2, n, d_model + 1, d_ff + 2, "pre"),
+        case("batch, normed after", 3, 2, d_ff + 1, d_model + 2, "post"),
+        case("all sizes alike", *[pick(s, 3, 4)] * 4, "pre"),
+        case("all sizes alike, normed after", *[pick(s, 3, 4)] * 4, "post"),
+        case("longer", 1, pick(s, 4, 6), 5, 2, "pre"),
+        case("longer, normed after", 1, longer + 2, 6, 2, "post"),
     ]
 
 
@@ -285,17 +287,19 @@ BLOCK_WRONG = [
 def backward_cases(seed: int) -> list[Case]:
     """Return vectors, gradients of what their norm gives, and what is added to the variance."""
     g = torch.Generator().manual_seed(seed + 1000)
-    sizes = {
+    s = torch.Generator().manual_seed(seed + 1500)
+    rows, width, more = sizes(s, 3, 3, 6)
+    kinds = {
         "small": ((4,), 1.0, 1e-5),
-        "batch": ((3, 5), 2.0, 1e-5),
-        "two batch dimensions": ((3, 2, 4), 1.0, 1e-5),
+        "batch": ((rows, width), 2.0, 1e-5),
+        "two batch dimensions": ((3, 2, more), 1.0, 1e-5),
         "as many rows as features": ((3, 3), 3.0, 1e-5),
-        "large vectors": ((3, 6), 30.0, 1e-5),
-        "small vectors": ((3, 4), 0.3, 0.01),
-        "large epsilon": ((4, 3), 1.0, 0.5),
-        "wider": ((3, 7 + seed % 4), 1.5, 0.001),
+        "large vectors": ((width, more), 30.0, 1e-5),
+        "small vectors": ((3, pick(s, 4, 6)), 0.3, 0.01),
+        "large epsilon": ((4, pick(s, 3, 5)), 1.0, 0.5),
+        "wider": ((3, pick(s, 7, 10)), 1.5, 0.001),
     }
-    return [Case(name, _backward_inputs(g, *numbers)) for name, numbers in sizes.items()]
+    return [Case(name, _backward_inputs(g, *numbers)) for name, numbers in kinds.items()]
 
 
 def _backward_inputs(g: torch.Generator, shape: tuple[int, ...], scale: float, eps: float) -> dict[str, Any]:
@@ -530,22 +534,36 @@ def _eps_outside(x: Tensor, upstream: Tensor, eps: float) -> Tensor:
 def depth_cases(seed: int) -> list[Case]:
     """Return stacks of linear layers with the norm in either place."""
     g = torch.Generator().manual_seed(seed + 2000)
-    more = seed % 3
+    s = torch.Generator().manual_seed(seed + 2500)
 
     def case(name: str, layers: int, n: int, d: int, norm: str) -> Case:
-        inputs = {"x": draw(g, n, d, mean=0.5), "weights": draw(g, layers, d, d, scale=0.7 / math.sqrt(d))}
-        return Case(name, inputs | {"direction": draw(g, n, d), "norm": norm})
+        while True:
+            x, weights = draw(g, n, d, mean=0.5), draw(g, layers, d, d, scale=0.7 / math.sqrt(d))
+            if _spread(x, weights) > 0.01:
+                return Case(name, {"x": x, "weights": weights, "direction": draw(g, n, d), "norm": norm})
 
     return [
         case("small", 2, 2, 3, "pre"),
         case("small, normed after", 2, 2, 4, "post"),
-        case("deeper", 5, 3, 4, "pre"),
-        case("deeper, normed after", 6, 2, 3, "post"),
-        case("one layer", 1, 4, 3, "pre"),
-        case("all sizes alike", 3, 3, 3, "post"),
-        case("longer", 4, 5 + more, 3, "pre"),
-        case("wider, normed after", 3, 2, 5 + more, "post"),
+        case("deeper", *sizes(s, 2, 3, 6), 4, "pre"),
+        case("deeper, normed after", pick(s, 4, 7), 2, 3, "post"),
+        case("one layer", 1, pick(s, 4, 6), 3, "pre"),
+        case("all sizes alike", *[pick(s, 3, 4)] * 3, "post"),
+        case("longer", 4, pick(s, 5, 7), 3, "pre"),
+        case("wider, normed after", 3, 2, pick(s, 5, 7), "post"),
     ]
+
+
+def _spread(x: Tensor, weights: Tensor) -> float:
+    """Return the smallest variance that a norm meets, in either place, with the residual connections and without."""
+    rows = [x]
+    for kept in (1, 0):
+        pre = post = x
+        for w in weights:
+            pre, total = kept * pre + _normed(pre) @ w, kept * post + post @ w
+            post = _normed(total)
+            rows += [pre, total]
+    return min(float(row.var(dim=-1).min()) for row in rows)
 
 
 def _step(x: Tensor, w: Tensor, norm: str) -> Tensor:
@@ -794,17 +812,20 @@ DEPTH_WRONG = [
 def stack_cases(seed: int) -> list[Case]:
     """Return vectors and weights of several layers."""
     g = torch.Generator().manual_seed(seed + 3000)
-    sizes = {
+    s = torch.Generator().manual_seed(seed + 3500)
+    batch, n, layers = sizes(s, 3, 2, 5)
+    many, alike = pick(s, 3, 4), pick(s, 3, 4)
+    shapes = {
         "small": (1, 2, 3, 1),
-        "batch": (3, 2, 4, 2),
-        "as many sentences as positions": (3, 3, 4, 2),
-        "all sizes alike": (3, 3, 3, 3),
-        "one position": (2, 1, 5, 2),
-        "longer": (1, 4 + seed % 4, 3, 2),
+        "batch": (batch, n, pick(s, 4, 6), 2),
+        "as many sentences as positions": (many, many, 5, 2),
+        "all sizes alike": (alike, alike, alike, alike),
+        "one position": (2, 1, pick(s, 4, 6), layers),
+        "longer": (1, pick(s, 4, 8), 3, 2),
     }
     return [
         Case(name, {"x": draw(g, b, n, d, mean=0.6, scale=1.4), "weights": draw(g, layers, d, d)})
-        for name, (b, n, d, layers) in sizes.items()
+        for name, (b, n, d, layers) in shapes.items()
     ]
 
 
@@ -1023,21 +1044,24 @@ STACK_WRONG = [
 def fourier_cases(seed: int) -> list[Case]:
     """Return points and frequencies."""
     g = torch.Generator().manual_seed(seed + 4000)
-    sizes = {
+    s = torch.Generator().manual_seed(seed + 4500)
+    batch, d, m = sizes(s, 3, 2, 6)
+    many, alike = pick(s, 3, 4), pick(s, 3, 4)
+    shapes = {
         "small": ((), 2, 3),
-        "one dimension": ((4,), 1, 2),
-        "batch": ((3,), 2, 5),
-        "two batch dimensions": ((2, 3), 4, 2),
-        "as many frequencies as dimensions": ((2,), 3, 3),
-        "all sizes alike": ((4,), 4, 4),
-        "longer": ((5 + seed % 4,), 2, 3),
+        "one dimension": ((d + 1,), 1, m),
+        "batch": ((batch,), d, m),
+        "two batch dimensions": ((2, d), pick(s, 3, 5), 2),
+        "as many frequencies as dimensions": ((2,), many, many),
+        "all sizes alike": ((alike,), alike, alike),
+        "longer": ((pick(s, 5, 8),), 2, 3),
     }
     return [
         Case(
             name,
             {"x": draw(g, *batch, d, mean=0.3, scale=0.6), "frequencies": _far_from_zero(draw(g, m, d, scale=0.6))},
         )
-        for name, (batch, d, m) in sizes.items()
+        for name, (batch, d, m) in shapes.items()
     ]
 
 
@@ -1219,17 +1243,19 @@ def form_cases(seed: int) -> list[Case]:
         tensors = {"W_q": draw(g, d_model, d_model), "W_k": draw(g, d_model, d_model), "heads": heads}
         return Case(name, tensors, mentions=tuple(map(str, words)), telling=telling)
 
-    odd = 4 + seed % 2
+    s = torch.Generator().manual_seed(seed + 5500)
+    few, d, many = sizes(s, 3, 2, 5)
+    odd, below = pick(s, 3, 5), pick(s, 2, 3)
     return [
         case("small", 4, 2),
-        case("one head", 3, 1),
-        case("heads of width one", 3, 3),
+        case("one head", d, 1),
+        case("heads of width one", *[pick(s, 3, 4)] * 2),
         case("wide heads", 6, 2),
         case("more heads than they are wide", 6, 3),
         case("not divided", 7, odd, (7, odd), "the heads and d_model"),
-        case("more heads than features", 3, 6, (3, 6), "the heads and d_model"),
-        case("no heads", 4, 0, (0,), "the heads"),
-        case("heads below zero", 6, -2, (-2,), "the heads"),
+        case("more heads than features", few, 2 * few, (few, 2 * few), "the heads and d_model"),
+        case("no heads", many, 0, (0,), "the heads"),
+        case("heads below zero", 6, -below, (-below,), "the heads"),
     ]
 
 
@@ -1431,6 +1457,7 @@ PROBES = [
         cases=block_cases,
         reference=Block,
         right={"the norm written out": BlockByHand, "position by position": BlockByPosition},
+        original=("layers.Residual",),
         wrong=BLOCK_WRONG,
     ),
     probe(

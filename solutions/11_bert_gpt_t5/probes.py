@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lib.exercises.authoring import draw, guarded, sizes, with_errors
+from transformer_lib.exercises.authoring import draw, guarded, pick, sizes, with_errors
 from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 
@@ -299,12 +299,14 @@ def spans_cases(seed: int) -> list[Case]:
         return Case(name, inputs, mentions=words, telling=telling)
 
     more, other = sizes(g, 2, 1, 4)
+    s = torch.Generator().manual_seed(seed + 1500)
+    begin, middle, end = sizes(s, 3, 1, 4)
     return [
         case("small", "..x.", (91, 90)),
-        case("two spans", ".xx..x..", (99, 98, 97, 96)),
-        case("at both ends", "x..xxx.xx", (80, 81, 82, 83, 84)),
-        case("nothing cut", ".....", (71, 70)),
-        case("all cut", "xxx", (93, 95)),
+        case("two spans", "." * begin + "xx" + "." * middle + "x" + "." * end, (99, 98, 97, 96)),
+        case("at both ends", "x" * end + ".." + "x" * begin + "." + "xx", (80, 81, 82, 83, 84)),
+        case("nothing cut", "." * pick(s, 4, 7), (71, 70)),
+        case("all cut", "x" * pick(s, 2, 5), (93, 95)),
         case("spans from the seed", "." * other + "x" * more + "." + "x" * other + ".." + "x", (88, 85, 82, 79)),
         case("as many as needed", "x.x.x", (66, 65, 64, 63)),
         case("too few", "x.x.xx.x.x", (95, 94, 93), 6),
@@ -986,14 +988,16 @@ def packed_cases(seed: int) -> list[Case]:
         return Case(name, {"packed": draw(g, d_model, 3 * d_model), "heads": heads, "by_head": by_head})
 
     heads, d_k = sizes(g, 2, 2, 3)
+    s = torch.Generator().manual_seed(seed + 4500)
+    few, wide, more = pick(s, 1, 2), pick(s, 3, 4), pick(s, 2, 3)
     return [
         case("small, in blocks", 2, 1, False),
-        case("in blocks", 4, 2, False),
+        case("in blocks", 2 * more, 2, False),
         case("small, by head", 4, 2, True),
-        case("three heads, by head", 6, 3, True),
+        case("three heads, by head", 3 * few, 3, True),
         case("sizes from the seed, by head", heads * d_k, heads, True),
-        case("three heads, in blocks", 3, 3, False),
-        case("wide heads, by head", 8, 2, True),
+        case("three heads, in blocks", 3 * pick(s, 1, 2), 3, False),
+        case("wide heads, by head", 2 * wide, 2, True),
     ]
 
 
@@ -1165,15 +1169,16 @@ def grouped_cases(seed: int) -> list[Case]:
         inputs = {"x": draw(g, *shape, d_model)} | mask
         return Case(name, inputs, {"d_model": d_model, "heads": heads, "groups": groups}, state)
 
-    length = sizes(g, 1, 3, 5)[0]
+    s = torch.Generator().manual_seed(seed + 5500)
+    length, other, n = sizes(g, 1, 3, 5)[0], pick(s, 3, 5), pick(s, 3, 5)
     causal = torch.ones(length, length, dtype=torch.bool).tril()
     return [
         case("small", (1, 3), 4, 2, 1),
-        case("two groups of two", (2, 3), 4, 2, 2),
-        case("one group", (1, length), 3, 1, 2),
-        case("a group for each head", (1, 4), 2, 2, 3),
+        case("two groups of two", (2, other), 4, 2, 2),
+        case("one group", (1, length), pick(s, 2, 3), 1, 2),
+        case("a group for each head", (1, n), 2, 2, pick(s, 2, 3)),
         case("two groups of three, causal", (1, length), 6, 2, 1, mask=causal),
-        case("three groups, padding", (2, 3), 6, 3, 1, mask=_real([3, 2], 3)[:, None, None, :]),
+        case("three groups, padding", (2, n), 6, 3, 1, mask=_real([n, pick(s, 2, n - 1)], n)[:, None, None, :]),
     ]
 
 
@@ -1506,6 +1511,7 @@ PROBES = [
         cases=spans_cases,
         reference=spans,
         right={"without a loop": spans_by_places, "one run at a time": spans_by_recursion},
+        original=("experiments.corruptions.cut_spans",),
         wrong=SPANS_WRONG,
     ),
     Probe(
@@ -1532,6 +1538,7 @@ PROBES = [
         cases=pooled_cases,
         reference=pooled,
         right={"text by text": pooled_by_loop, "sums": pooled_by_sum},
+        original=("bert.TextEncoder.sentence_vectors",),
         wrong=POOLED_WRONG,
     ),
     Probe(
@@ -1558,6 +1565,7 @@ PROBES = [
         cases=grouped_cases,
         reference=Grouped,
         right={"head by head": GroupedByHead, "an axis for the groups": GroupedByEinsum},
+        original=("experiments.modern.GroupedQueryAttention",),
         wrong=GROUPED_WRONG,
     ),
 ]
