@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tools import ROOT, exercise_data
-from transformer_lib.exercises import checking, store
+from transformer_lib.exercises import authoring, checking, store
 from transformer_lib.exercises.declared import PUBLIC_SEED, Exercise, Mistake, Probe
 
 DECLARED = exercise_data.probes()
@@ -190,6 +190,38 @@ SPOILING = [
 def test_feedback_on_an_unknown_mistake_does_not_contradict_itself(number: str, change):
     feedback = checking.judge(exercise(number, PUBLIC_SEED), spoiling(number, change))
     assert not feedback and contradictions(feedback.text) == [], feedback
+
+
+INTEGERS = [number for number, probe in PROBES.items() if probe.kind != "error" and gives_integers(number)]
+
+
+@pytest.mark.parametrize("change", [lambda x: 2 * x, lambda x: 3 * x // 2, lambda x: x * x + 7, lambda x: -x - 1])
+@pytest.mark.parametrize("number", INTEGERS)
+def test_of_integer_ids_no_factor_is_told(number: str, change):
+    feedback = checking.judge(exercise(number, PUBLIC_SEED), spoiling(number, change, keep=True))
+    assert not feedback and not re.search(r"times|order; it's|half precision|logarithm", feedback.text), feedback
+
+
+class Both(TypeError, ValueError):
+    """An error that would pass for either."""
+
+
+def two_at_once(error: Exception) -> Exception:
+    return Both(str(error))
+
+
+@pytest.mark.parametrize("number", [number for number, probe in PROBES.items() if probe.kind == "error"])
+def test_an_error_of_two_classes_at_once_passes_for_neither(number: str):
+    answer = authoring.with_errors(PROBES[number].reference, two_at_once)
+    feedback = checking.judge(exercise(number, PUBLIC_SEED), answer)
+    assert not feedback and "is a TypeError and a ValueError at once" in " ".join(feedback.text.split()), feedback
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "exercises").glob("*/*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_that_is_handed_out_alone_leads_to_no_file(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert not re.findall(r"\]\((?!https?:|#)[^)]*\)", re.sub(r"`[^`]*`", "", text))
 
 
 @pytest.mark.parametrize("spoilt", range(6))

@@ -17,9 +17,12 @@ def hints(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float)
     got, wanted = got.detach().cpu(), wanted.cpu()
     if wanted.dtype == torch.bool and got.shape == wanted.shape:
         return truth.hints(got, wanted)
+    numbers = wanted.is_floating_point() or got.is_floating_point()
     got, wanted = got.double(), wanted.double()
     if got.shape != wanted.shape:
         return _first(1, [_rearranged], got, wanted, inputs, tolerance)
+    if not numbers:
+        return _first(1, NAMES, got, wanted, inputs, tolerance)
     return _first(2, TELLING, got, wanted, inputs, tolerance) or _first(1, LAST, got, wanted, inputs, tolerance)
 
 
@@ -152,6 +155,10 @@ def _some(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float)
     return f"Right here: {got.numel() - count} of {got.numel()} numbers." if count < got.numel() else None
 
 
+def _none(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
+    return "None of these integers is the right one." if got.numel() else None
+
+
 def _rounded(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
     largest = float((got - wanted).abs().max()) if got.numel() else 0.0
     if tolerance < largest < 50 * tolerance:
@@ -173,3 +180,11 @@ TELLING: list[Rule] = [
     _offset,
 ]
 LAST: list[Rule] = [_rounded, _flat, _by_row, _order, _some]
+NAMES: list[Rule] = [
+    _constant,
+    _rearranged,
+    _reordered,
+    _offset,
+    _some,
+    _none,
+]  # of ids: no factor means anything there

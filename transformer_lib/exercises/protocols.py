@@ -64,11 +64,20 @@ def run(
 
 
 def agrees(got: Outcome, wanted: Outcome, tolerance: float, mentions: tuple[str, ...] = ()) -> bool:
-    """Tell whether an outcome is the wanted one: the same value, or an error of the same class that says enough."""
+    """Tell whether an outcome is the wanted one: the same value, or an error of the same class that says enough.
+
+    An error whose class is two at once, a TypeError and a ValueError, is neither of them.
+    """
     if wanted.errors:
         message = got.message.lower()
-        return wanted.errors[0] in got.errors and all(word.lower() in message for word in mentions)
+        alone = not mixed(got) or mixed(wanted)
+        return wanted.errors[0] in got.errors and alone and all(word.lower() in message for word in mentions)
     return not got.errors and values.same(got.value, wanted.value, tolerance)
+
+
+def mixed(outcome: Outcome) -> bool:
+    """Tell whether an error is a TypeError and a ValueError at once."""
+    return {"TypeError", "ValueError"} <= set(outcome.errors)
 
 
 def _listed(shapes: dict[str, tuple[int, ...]]) -> str:

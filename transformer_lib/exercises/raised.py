@@ -1,6 +1,6 @@
 """Hints for an answer that raises an error, or that should have raised one."""
 
-from transformer_lib.exercises import comparison
+from transformer_lib.exercises import comparison, protocols
 from transformer_lib.exercises.declared import Case, Exercise, Outcome
 
 SIZES = ("must match the size of tensor", "must match the existing size", "shapes cannot be multiplied")
@@ -18,6 +18,8 @@ def _unlike(got: Outcome, wanted: Outcome, case: Case) -> str:
     name = wanted.errors[0]
     if not got.errors:
         return f"No error is raised here, where {name} was wanted: {comparison.described(got.value)} comes back."
+    if name in got.errors and protocols.mixed(got) and not protocols.mixed(wanted):
+        return f"{got.errors[0]} is a TypeError and a ValueError at once. Say which one it is: {name} was wanted."
     if name in got.errors:
         missing = [f"[{w}]" if ", " in w else w for w in case.mentions if w.lower() not in got.message.lower()]
         return f"{name} is right, but its text lacks {' and '.join(missing)}."
