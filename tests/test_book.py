@@ -424,7 +424,7 @@ def test_the_skip_link_fold_outs_and_sliders_obey_the_keyboard(browser, address)
     browser.press("Enter")
     assert browser.run("document.querySelector('details.predict').open")
     shows = "document.querySelector('.moving').innerHTML"
-    before = browser.run(f"document.querySelector('.moving input[type=range]').focus(); {shows}")
+    before = browser.run(f"document.querySelectorAll('.moving input[type=range]')[1].focus(); {shows}")
     says = "document.querySelector('.moving .m-says[aria-live=polite]').textContent"
     said = browser.run(says)
     browser.press("ArrowRight")
