@@ -237,6 +237,7 @@ def test_the_recorded_runs_say_what_the_chapter_says():
             assert found["accuracy"] < 0.3 and found["apart"][-1] < 0.01
         for kind in LEARN:
             assert run[", ".join(map(str, kind))]["accuracy"] > 0.95
+        assert run["longer"]["constant"]["accuracy"] < 0.3 < 0.95 < run["longer"]["warm-up"]["accuracy"]
         trained = [", ".join(map(str, kind)) for kind in STUCK | LEARN]
         others = [f"{rule}, 6, glorot, constant" for rule in ("no norm", "no residual")]
         assert {name for name in run if ", " in name} == {*trained, *others}

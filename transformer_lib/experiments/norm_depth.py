@@ -10,7 +10,7 @@ from transformer_lib.experiments import extrapolation
 from transformer_lib.experiments.deep_stacks import BATCH, LENGTH, PLACEMENTS, apart, fresh, gradients, loss_of
 from transformer_lib.experiments.steps import one_thread, take_step
 
-RATE, STEPS, EVERY = 3e-3, 400, 10
+RATE, STEPS, LONGER, EVERY = 3e-3, 400, 2000, 10
 DEPTHS, SCHEDULES = (6, 12, 24), ("constant", "warm-up", "a third")
 MORE_DEPTHS, DRAWN = (2, 4, 6, 8, 12, 16, 20, 24), 8  # for gradients, which cost little and vary much
 
@@ -76,16 +76,21 @@ def _kinds() -> list[tuple[str, int, str, str]]:
     return found + [("post", 12, "glorot", "a third"), ("post", 24, "linear", "a third")]
 
 
+def _kept(run: Trained) -> dict[str, Any]:
+    """Return what the record keeps of a run, losses and distances in forty parts."""
+    part = len(run.losses) // 40
+    losses = [round(sum(run.losses[i : i + part]) / part, 3) for i in range(0, len(run.losses), part)]
+    distances = [float(f"{distance:.3g}") for distance in run.apart[:: part // EVERY]]
+    return {"accuracy": round(run.accuracy, 3), "losses": losses, "apart": distances}
+
+
 def record(seed: int) -> dict[str, Any]:
     """Return accuracy, loss and distances for placements, depths, starts and schedules, and gradients at the start."""
     found: dict[str, Any] = {"steps": STEPS, "rate": RATE}
     for rule, depth, start, schedule in _kinds():
-        run = train_deep(rule, depth, schedule, seed=seed, start=start)
-        found[f"{rule}, {depth}, {start}, {schedule}"] = {
-            "accuracy": round(run.accuracy, 3),
-            "losses": [round(sum(run.losses[i : i + EVERY]) / EVERY, 3) for i in range(0, STEPS, EVERY)],
-            "apart": [float(f"{distance:.3g}") for distance in run.apart],
-        }
+        kind = f"{rule}, {depth}, {start}, {schedule}"
+        found[kind] = _kept(train_deep(rule, depth, schedule, seed=seed, start=start))
+    found["longer"] = {how: _kept(train_deep("post", 12, how, seed=seed, steps=LONGER)) for how in SCHEDULES[:2]}
     drawn = range(DRAWN * seed, DRAWN * (seed + 1))
     found["gradients"] = {
         rule: {str(depth): [round(size, 5) for size in gradients(rule, depth, drawn)] for depth in MORE_DEPTHS}
