@@ -21,8 +21,9 @@ def row(record: dict[str, Any]) -> dict[str, Any]:
     """Return what the table shows of a run, and what it takes to make it again."""
     s = record["settings"]
     test = record["test"]
+    layers = f"{s['layers']} + {s['layers']} layers"
     return {
-        "name": f"{s['layers']} + {s['layers']} layers, width {s['d_model']}, {s['epochs']} epochs, seed {s['seed']}",
+        "name": f"{layers}, width {s['d_model']}, dropout {s['dropout']:g}, {s['epochs']} epochs, seed {s['seed']}",
         "beam 5": test["beam 5"]["sacrebleu"],
         "greedy": test["greedy"]["sacrebleu"],
         "CPU-minutes": record["cpu_minutes"],
