@@ -17,7 +17,7 @@ PROBES = {declared.id: declared for declared in DECLARED if isinstance(declared,
 MISTAKES = [(probe.id, mistake) for probe in PROBES.values() for mistake in probe.wrong]
 RIGHT = [(probe.id, name) for probe in PROBES.values() for name in probe.right]
 MANY = 20  # sets of sizes among those of 50 seeds
-SEEDS = [PUBLIC_SEED, 1, 20261129]
+SEEDS = [PUBLIC_SEED, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 20261129))]
 
 
 @cache
@@ -62,6 +62,7 @@ def shapes(value: object) -> object:
     return tuple(map(shapes, value)) if isinstance(value, list | tuple) else value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", PROBES)
 def test_another_seed_gives_other_sizes(number: str):
     """Who knows the public inputs' sizes, or those of another student, must gain nothing by that."""
