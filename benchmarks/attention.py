@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +14,6 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import rounds
-from tools import ROOT
 from transformer_lib import attention, fast, masks
 from transformer_lib.experiments.scale import peak_bytes
 
@@ -50,15 +48,11 @@ def run(count: int = rounds.ROUNDS) -> dict[str, Any]:
             parts = inputs(length, max(1, TOKENS // length), precision)
             turns = {name: partial(both_ways, form, parts) for name, form in FORMS.items()}
             times[f"{kind}, length {length}"] = rounds.ratios(rounds.interleaved(turns, count), EXPLICIT)
-    memory = {f"length {length}": {name: measure(name, length) for name in FORMS} for length in LONG}
+    memory = {
+        f"length {length}": {name: round(rounds.in_new_process("attention", name, str(length)), 1) for name in FORMS}
+        for length in LONG
+    }
     return {"heads": HEADS, "d_k": D_K, "tokens a pass": TOKENS, "speed": times, "MiB of one sequence": memory}
-
-
-def measure(name: str, length: int) -> float:
-    """Return what one pass over one sequence adds to the peak of a new process, in MiB."""
-    command = [sys.executable, "-m", "benchmarks.attention", name, str(length)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return round(float(done.stdout.split()[-1]), 1)
 
 
 def main() -> None:

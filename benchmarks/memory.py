@@ -5,28 +5,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import Any
 
 import torch
 
-from benchmarks import corpus
+from benchmarks import corpus, rounds
 from benchmarks.training import TORCH, trainees
-from tools import ROOT
 from transformer_lib.experiments.scale import peak_bytes
 
 BATCHES = 12
 NOTHING = "Python with torch, nothing trained"
-
-
-def measure(name: str) -> float:
-    """Return the peak in MiB of a new process that trains one contender for a few steps."""
-    command = [sys.executable, "-m", "benchmarks.memory", name]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{name}: {done.stderr[-1000:]}")
-    return float(done.stdout.split()[-1])
 
 
 def run(count: int = 3) -> dict[str, Any]:
@@ -35,7 +24,7 @@ def run(count: int = 3) -> dict[str, Any]:
     found: dict[str, list[float]] = {name: [] for name in [NOTHING, *trainees()]}
     for _ in range(count):
         for name, own in found.items():
-            own.append(measure(name))
+            own.append(rounds.in_new_process("memory", name))
     middle = {name: sorted(own)[len(own) // 2] for name, own in found.items()}
     return {
         "rows": {

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gc
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+from tools import ROOT
 
 ROUNDS = 5
 
@@ -32,6 +36,19 @@ def interleaved(contenders: dict[str, Callable[[], Any]], rounds: int = ROUNDS) 
             if turn:
                 seconds[name].append(time.process_time() - started)
     return seconds
+
+
+def in_new_process(module: str, *arguments: str) -> float:
+    """Return the number that a module of this folder prints last when a new Python runs it as a program.
+
+    Raises:
+        RuntimeError: it ended with an error, whose last words are given.
+    """
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join([module, *arguments])}: {done.stderr[-1000:]}")
+    return float(done.stdout.split()[-1])
 
 
 def ratios(seconds: dict[str, list[float]], base: str, work: dict[str, float] | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import importlib
 import pytest
 import torch
 
-from benchmarks import corpus, rounds, training, translators
+from benchmarks import attention, corpus, rounds, training, translators
 from benchmarks.__main__ import NAMES
 from tools import speed
 from transformer_lib.data import Batch
@@ -87,3 +87,9 @@ def test_the_page_says_what_the_files_say_and_a_stale_one_is_found(tmp_path):
     page = speed.page({"memory": record})
     assert "| one | 1.25 | 2,341 |" in page and "| | ratio | MiB |" in page
     assert speed.problems(tmp_path) == ["book/speed.md: isn't what book/results/benchmarks says"]
+
+
+def test_a_program_in_a_new_process_gives_its_last_number_or_its_error():
+    assert rounds.in_new_process("attention", attention.EXPLICIT, "256") > 0
+    with pytest.raises(RuntimeError, match="(?s)attention nothing 256: .*KeyError"):
+        rounds.in_new_process("attention", "nothing", "256")

@@ -132,6 +132,12 @@ def notebooks(root: Path, *folders: str) -> list[Path]:
     return sorted(path for path in found if ".ipynb_checkpoints" not in path.parts)
 
 
+def title(notebook: NotebookNode) -> str | None:
+    """Return the notebook's first heading of the first level; None where it has none."""
+    lines = (line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines())
+    return next((line.lstrip("# ") for line in lines if line.startswith("# ")), None)
+
+
 def chapter(path: Path) -> int | None:
     """Return the chapter's number, from a name such as `02_attention.ipynb` or a folder `02_attention/`; else None."""
     for part in (path.name, path.parent.name):

@@ -82,7 +82,7 @@ def experiment(name: str, record: dict[str, Any], shown_in: list[Path], root: Pa
 
 def _place(path: Path) -> str:
     number = cells.chapter(path)
-    return f"chapter {number}" if number is not None else cells.read(path).cells[0].source.split("\n")[0].lstrip("# ")
+    return cells.title(cells.read(path)) or path.stem if number is None else f"chapter {number}"
 
 
 def table(runs: list[dict[str, Any]]) -> str:

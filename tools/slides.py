@@ -79,7 +79,7 @@ def deck(path: Path, vendor: str) -> str:
         exclude_anchor_links=True,
     )
     style = (DECK / "deck.css").read_text(encoding="utf-8") + HtmlFormatter().get_style_defs(".highlight")
-    settings = {"title": _title(notebook, path), "style": style, "vendor": vendor, "mathjax": MATHJAX}
+    settings = {"title": cells.title(notebook) or path.stem, "style": style, "vendor": vendor, "mathjax": MATHJAX}
     settings["place"] = _place(path)
     page = {"chapter": f"../notebooks/{path.stem}.html", "width": WIDTH, "height": HEIGHT}
     html = exporter.from_notebook_node(notebook, resources={"deck": settings | page})[0]
@@ -122,11 +122,6 @@ def _place(path: Path) -> str:
     settings = path.parents[1] / "_config.yml"
     book = yaml.safe_load(settings.read_text(encoding="utf-8"))["title"].split(":")[0] if settings.exists() else ""
     return ", ".join(filter(None, (book, f"chapter {cells.chapter(path)}")))
-
-
-def _title(notebook: NotebookNode, path: Path) -> str:
-    lines = (line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines())
-    return next((line.lstrip("# ") for line in lines if line.startswith("# ")), path.stem)
 
 
 def write(built: Path, root: Path = ROOT) -> list[Path]:

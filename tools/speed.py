@@ -145,8 +145,7 @@ def quality(record: dict[str, Any]) -> str:
 German to English on Multi30k's test set of 2016: cased sacreBLEU with five beams and greedy, the computing time on one
 core, and how many parameters. The test set chose no setting. Each row is one training run from
 scratch with the seed given, by `make train` with the arguments given. Where two rows differ in the seed alone, compare
-them first: a smaller difference between two other rows says nothing. The library ships the smallest model, a third as
-large as the next, which loses about a point.
+them first: a smaller difference between two other rows says nothing. The library ships the smallest model.
 """
     rows = {run["name"]: {key: run[key] for key in record["columns"]} for run in record["runs"]}
     commands = "\n".join(f"- {run['name']}: `{run['command']}`" for run in record["runs"])
