@@ -14,18 +14,28 @@ from tools import ROOT
 from transformer_lib import files
 
 RECORD = ROOT / "book" / "results" / "benchmarks" / "quality.json"
-COLUMNS = ("beam 5", "greedy", "CPU-minutes", "parameters")
+COLUMNS = ("beam 5", "greedy", "validation loss", "CPU-minutes", "parameters")
+
+
+def name(settings: dict[str, Any]) -> str:
+    """Return what tells a run from the others."""
+    s = settings
+    parts = [f"{s['layers']} + {s['layers']} layers", f"width {s['d_model']}", f"dropout {s['dropout']:g}"]
+    if s.get("bpe_dropout", 0):
+        parts.append(f"BPE dropout {s['bpe_dropout']:g}")
+    if s.get("positions", "sinusoidal") != "sinusoidal":
+        parts.append(f"{s['positions']} positions")
+    return ", ".join([*parts, f"{s['epochs']} epochs", f"seed {s['seed']}"])
 
 
 def row(record: dict[str, Any]) -> dict[str, Any]:
     """Return what the table shows of a run, and what it takes to make it again."""
-    s = record["settings"]
     test = record["test"]
-    layers = f"{s['layers']} + {s['layers']} layers"
     return {
-        "name": f"{layers}, width {s['d_model']}, dropout {s['dropout']:g}, {s['epochs']} epochs, seed {s['seed']}",
+        "name": name(record["settings"]),
         "beam 5": test["beam 5"]["sacrebleu"],
         "greedy": test["greedy"]["sacrebleu"],
+        "validation loss": round(min(epoch["validation_loss"] for epoch in record["curve"]), 3),
         "CPU-minutes": record["cpu_minutes"],
         "parameters": record["parameters"],
         "command": record["command"],

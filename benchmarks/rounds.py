@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import statistics
 import subprocess
 import sys
@@ -38,14 +39,19 @@ def interleaved(contenders: dict[str, Callable[[], Any]], rounds: int = ROUNDS) 
     return seconds
 
 
-def in_new_process(module: str, *arguments: str) -> float:
+def in_new_process(module: str, *arguments: str, **environment: str) -> float:
     """Return the number that a module of this folder prints last when a new Python runs it as a program.
+
+    Args:
+        module: its name, without the folder's.
+        arguments: its command line.
+        environment: variables to set for it, beside those that are set.
 
     Raises:
         RuntimeError: it ended with an error, whose last words are given.
     """
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ | environment)
     if done.returncode:
         raise RuntimeError(f"{' '.join([module, *arguments])}: {done.stderr[-1000:]}")
     return float(done.stdout.split()[-1])

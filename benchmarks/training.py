@@ -78,10 +78,31 @@ def _as_ours() -> nn.Module:
     return TorchTransformer(SIZES, tied=True, paper_dropout=True)
 
 
+def products(batch: Batch) -> list[tuple[int, int, int]]:
+    """Return (rows, width in, width out) of each product with a weight matrix in the forward pass over a batch."""
+    d, source, target = SIZES.d_model, batch.source.numel(), batch.target_input.numel()
+    inner = [(d, SIZES.d_ff), (SIZES.d_ff, d)]
+    encoder = [(source, *sides) for sides in [(d, 3 * d), (d, d), *inner]]
+    decoder = [(target, *sides) for sides in [(d, 3 * d), (d, d), (d, d), (d, d), *inner]] + [(source, d, 2 * d)]
+    return SIZES.layers * (encoder + decoder) + [(target, d, SIZES.vocabulary)]
+
+
+def multiply(batches: list[Batch], precision: torch.dtype) -> None:
+    """Compute the products that a step can't do without: for each of `products`, one forward and two backward."""
+    for batch in batches:
+        for rows, wide, narrow in products(batch):
+            x, weight = torch.ones(rows, wide, dtype=precision), torch.ones(narrow, wide, dtype=precision)
+            y = x @ weight.T
+            y @ weight  # the gradient of x has this shape, and that of the weight the next one
+            y.T @ x
+
+
 def run(count: int = rounds.ROUNDS) -> dict[str, Any]:
     """Return each contender's target tokens a second, and its ratio to `torch.nn.Transformer` in float32."""
     batches = corpus.training_batches()[:BATCHES]
     tokens = float(sum(batch.target_tokens for batch in batches))
-    contenders = trainees()
-    seconds = rounds.interleaved({name: lambda t=t: t.steps(batches) for name, t in contenders.items()}, count)
+    contenders = {name: lambda t=t: t.steps(batches) for name, t in trainees().items()}
+    for name, precision in (("float32", torch.float32), ("default", training.best_precision("cpu"))):
+        contenders[f"products with the weights alone, {name}"] = lambda p=precision: multiply(batches, p)
+    seconds = rounds.interleaved(contenders, count)
     return {"target tokens a round": tokens, "rows": rounds.ratios(seconds, TORCH, dict.fromkeys(seconds, tokens))}

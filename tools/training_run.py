@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -17,13 +18,16 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from tools.bpe_dropout import SubwordSampler
 from tools.training_settings import Corpus, Settings
 from transformer_lib import accumulation, checkpoints, fast, files, training, translator
-from transformer_lib.data import Batch, batches, encode_pairs
+from transformer_lib.data import Batch, Pair, batches, encode_pairs
 from transformer_lib.model import Transformer
 from transformer_lib.tokeniser import Tokeniser, train_tokeniser
 
 SAVE_EVERY = 100  # steps
+LONGEST = 128  # tokens of a source or a target, as `encode_pairs` cuts them
+UNSAID = {"positions": "sinusoidal", "bpe_dropout": 0.0}  # in a folder from before there were these settings
 LAST, BEST, TOKENISER, SETTINGS = FILES = ("last.pt", "best.pt", "tokeniser.json", "settings.json")
 
 
@@ -52,7 +56,10 @@ class Run:
         self.scaler = accumulation.gradient_scaler("cpu", self.precision)
         self._claim()
         self.tokeniser = self._tokeniser()
-        self.pairs, self.validation = (encode_pairs(part, self.tokeniser) for part in (corpus.train, corpus.validation))
+        self.pairs, self.validation = (
+            encode_pairs(part, self.tokeniser, LONGEST) for part in (corpus.train, corpus.validation)
+        )
+        self._sampler, self._sampled = self._source_sampler(), {}
         torch.manual_seed(settings.seed)
         self.model = Transformer(settings.config(len(self.tokeniser)))
         self.optimizer = torch.optim.Adam(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
@@ -77,8 +84,23 @@ class Run:
 
     def epoch_batches(self, epoch: int) -> list[Batch]:
         """Return an epoch's batches, which depend on the seed and the epoch alone."""
-        generator = torch.Generator().manual_seed(1000 * self.settings.seed + epoch)
-        return batches(self.pairs, self.settings.tokens_per_batch, generator=generator)
+        seed = 1000 * self.settings.seed + epoch
+        generator = torch.Generator().manual_seed(seed)
+        return batches(self._epoch_pairs(epoch, seed), self.settings.tokens_per_batch, generator=generator)
+
+    def _source_sampler(self) -> SubwordSampler | None:
+        if self.settings.bpe_dropout == 0:
+            return None
+        sources = [source for source, _ in self.corpus.train]
+        return SubwordSampler(self.tokeniser, sources, self.settings.bpe_dropout)
+
+    def _epoch_pairs(self, epoch: int, seed: int) -> list[Pair]:
+        """Return the pairs with that epoch's split of the sources; it is asked for twice, and kept."""
+        if self._sampler is None:
+            return self.pairs
+        if epoch not in self._sampled:
+            self._sampled[epoch] = [ids[:LONGEST] for ids in self._sampler.sample(random.Random(seed))]
+        return [(source, target) for source, (_, target) in zip(self._sampled[epoch], self.pairs, strict=True)]
 
     def resume(self) -> None:
         """Go on from the last checkpoint, if there is one, in the precision in which the run began.
@@ -183,6 +205,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _demand_same(wanted: dict[str, Any], got: dict[str, Any], path: Path) -> None:
+    got = UNSAID | got
     other = [name for name in wanted if got.get(name) != wanted[name]]
     if other:
         this, that = (", ".join(f"{name} = {values.get(name)}" for name in other) for values in (wanted, got))

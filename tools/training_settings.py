@@ -22,6 +22,8 @@ class Settings:
     d_ff: int = 256
     layers: int = 4
     dropout: float = 0.1
+    positions: str = "sinusoidal"
+    bpe_dropout: float = 0.0  # of the sources that it learns from; see `bpe_dropout.SubwordSampler`
     tokens_per_batch: int = 1024
     warmup: int = 1000  # steps
     factor: float = 1.0  # of the Noam rate
@@ -32,7 +34,7 @@ class Settings:
     def __post_init__(self) -> None:
         checks.not_negative(seed=self.seed)
         checks.positive(epochs=self.epochs, tokens_per_batch=self.tokens_per_batch)
-        checks.probability(smoothing=self.smoothing)
+        checks.probability(smoothing=self.smoothing, bpe_dropout=self.bpe_dropout)
         if not 0 <= self.tail <= 1:
             raise ValueError(f"tail must be from 0 to 1, got {self.tail}")
         training.noam_rate(1, self.d_model, self.warmup, self.factor)
@@ -41,7 +43,7 @@ class Settings:
 
     def config(self, vocabulary: int) -> TransformerConfig:
         """Return the model's sizes; the vocabulary may have become smaller than asked for."""
-        names = ("d_model", "heads", "d_ff", "layers", "dropout")
+        names = ("d_model", "heads", "d_ff", "layers", "dropout", "positions")
         return TransformerConfig(vocabulary=vocabulary, **{name: getattr(self, name) for name in names})
 
 
