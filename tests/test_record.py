@@ -36,6 +36,20 @@ def test_a_stopped_record_keeps_the_seeds_that_were_done(tmp_path):
     assert len(json.loads((tmp_path / "book/results/toy.json").read_text())["runs"]) == 1
 
 
+def test_a_fresh_record_replaces_the_old_one_when_its_first_run_is_done_and_not_before(tmp_path):
+    def fails(seed):
+        raise ModuleNotFoundError
+
+    record.run("toy", [1, 2], lambda seed: {"accuracy": 0.1}, tmp_path)
+    old = (tmp_path / "book/results/toy.json").read_bytes()
+    with pytest.raises(ModuleNotFoundError):
+        record.run("toy", [1], fails, tmp_path, fresh=True)
+    assert (tmp_path / "book/results/toy.json").read_bytes() == old
+    record.run("toy", [1], lambda seed: {"accuracy": 0.9}, tmp_path, fresh=True)
+    written = json.loads((tmp_path / "book/results/toy.json").read_text())
+    assert [(one["seed"], one["accuracy"]) for one in written["runs"]] == [(1, 0.9)]
+
+
 def test_runs_of_another_machine_are_not_mixed_with_this_ones(tmp_path):
     record.run("toy", [1], lambda seed: {}, tmp_path)
     path = tmp_path / "book/results/toy.json"

@@ -41,11 +41,17 @@ def surroundings(packages: Sequence[str] = ("torch", "numpy")) -> dict[str, Any]
     return {"machine": f"{processor()}, {threads} thread{'s' if threads > 1 else ''}", "versions": versions}
 
 
-def run(name: str, seeds: list[int], function: Callable[[int], dict[str, Any]], root: Path = ROOT) -> None:
-    """Add the run of each seed that the record lacks; write the record and its copy after each."""
+def run(
+    name: str, seeds: list[int], function: Callable[[int], dict[str, Any]], root: Path = ROOT, fresh: bool = False
+) -> None:
+    """Add the run of each seed that the record lacks; write the record and its copy after each.
+
+    Args:
+        fresh: whether to forget the runs that are there; they stay until the first new one is done.
+    """
     path = root / RESULTS / f"{name}.json"
     same = {"command": f"python -m tools.record {name}", **surroundings()}
-    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not fresh else {}
     runs = {found["seed"]: found for found in old.get("runs", []) if all(old.get(key) == same[key] for key in same)}
     for seed in seeds:
         if seed in runs:
@@ -82,10 +88,8 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--fresh", action="store_true", help="forget the runs that are there")
     options = parser.parse_args(arguments)
     if options.name:
-        if options.fresh:
-            for folder in (RESULTS, COPIES):
-                (root / folder / f"{options.name}.json").unlink(missing_ok=True)
-        run(options.name, options.seeds, importlib.import_module(f"{LIBRARY}.experiments.{options.name}").record, root)
+        function = importlib.import_module(f"{LIBRARY}.experiments.{options.name}").record
+        run(options.name, options.seeds, function, root, options.fresh)
     return report(problems(root), "python -m tools.record NAME")
 
 

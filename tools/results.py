@@ -22,8 +22,8 @@ HEAD = """\
 
 Some experiments are too long for a notebook. They are run once in full, with three seeds; what they found is kept in a
 file, with the command that made it, the machine, the versions and the computing time. The chapters draw these files
-and say *recorded*. You can make each of them again: `make record NAME=...`. On another processor the figures differ a
-little; what the chapters conclude from them is asserted with a margin.
+and say *recorded*. You can make each of them again: `make record NAME=...` (`minilm` needs a package more, and names
+it). On another processor the figures differ a little; what the chapters conclude from them is asserted with a margin.
 """
 
 

@@ -24,8 +24,9 @@ beside other libraries that you might have picked.
 
 How to read the tables: all contenders of a table take turns, round by round, in one process on one thread. A *ratio*
 is a contender's speed over that of the row with ratio 1, in the same round; given are the median over the rounds, the
-lowest and the highest. Seconds are of the processor. Other machines give other seconds, and similar ratios.
-`make bench` measures all of it again.
+lowest and the highest. Seconds are of the processor. Other machines give other seconds, and similar ratios if they too
+compute in bfloat16; where one doesn't, `autocast` and "default" mean float32, and those rows say little.
+`make bench` measures all of it again, except the last table: that one is of whole training runs.
 """
 # Each section: its file, its title, what is done there and how to read it.
 SECTIONS: dict[str, tuple[str, str]] = {
@@ -36,11 +37,15 @@ The translator of [chapter 7](../notebooks/07_training.ipynb) in a middling size
 1,024 hidden units, a vocabulary of 8,000, batches of about 2,048 target tokens of Multi30k. Everyone gets the same
 batches, Adam, and the same smoothed loss.
 
-The first row is PyTorch's own module, as most people train it. Two differences explain most of the table, and neither
-is cleverness: *precision*, and *what is computed at all*. `autocast` is the same model with its matrix products in
+The first row is PyTorch's own module, as most people train it. `autocast` is the same model with its matrix products in
 bfloat16. "As ours" is PyTorch's module with this book's choices: one table for embeddings and output, dropout only
 where the paper has it, Adam in one kernel. Compare like with like: our float32 with the float32 rows, our default with
-the autocast rows.
+the autocast rows. The last column counts target tokens.
+
+In float32 the rows differ by what is computed at all: fewer dropouts, no logits for padding. In bfloat16 there is a
+second cause, [attention](#attention-against-length). For sentences as short as these, PyTorch's fused kernel is slow
+there, and whoever has no dropout on the attention weights gets it. That's why "as ours" gains less by autocast than
+PyTorch's module with its dropouts. The library multiplies explicitly at these lengths.
 
 The last two rows are the ceiling. They only multiply matrices of the sizes that a training step multiplies by its
 weights, and do nothing else: no attention, no softmax, no loss, no optimiser. What computes the same model in the same
@@ -49,8 +54,9 @@ precision can hardly be faster.""",
     "decoding": (
         "Decoding",
         """\
-200 sentences of Multi30k, twenty new tokens each, random weights of the same size. The first row is what tutorials
-do: one sentence at a time, the whole prefix through the decoder for every token. Batches of 64 gain much of the
+200 sentences of Multi30k, twenty new tokens each, random weights of the same size; the last column counts sentences.
+The first row is what tutorials do: one sentence at a time, the whole prefix through the decoder for every token. It's
+so slow that it gets 24 of the sentences only. Batches of 64 gain much of the
 difference, the cache of [chapter 8](../notebooks/08_decode.ipynb) the rest. In bfloat16 the weights are half as large:
 `fast.narrowed`.""",
     ),
@@ -59,7 +65,7 @@ difference, the cache of [chapter 8](../notebooks/08_decode.ipynb) the rest. In 
         """\
 The same models, trained on batches of similar length (about 2,048 target tokens) and on 128 sentences as they come. The
 ratio is for each model by itself. Work on padding is work for nothing; the faster form skips it in the loss, so it
-loses less.""",
+loses less. The column before the last counts target tokens.""",
     ),
     "memory": (
         "Memory",
@@ -80,7 +86,7 @@ A new Python process: importing PyTorch, then what each library adds. Here a *sm
     "notebooks": (
         "The notebooks",
         """\
-Each notebook of chapters and solutions, executed one after the other in its quick profile.""",
+Each notebook of chapters and solutions, executed one after the other as it's stored (`PROFILE = "quick"`).""",
     ),
 }
 UNITS = {"per_second": "a second", "ratio": "ratio"}
@@ -156,7 +162,8 @@ German to English on Multi30k's test set of 2016: cased sacreBLEU with five beam
 core, and how many parameters. The loss is that of the validation set, in nats per token; it alone chose the settings,
 the test set chose none. Each row is one training run from scratch with the seed given, by `make train` with the
 arguments given. Where two rows differ in the seed alone, compare them first: a smaller difference between two other
-rows says nothing. The library ships the smallest model.
+rows says nothing. The library ships the smallest model: leave `--ship` out, and the one that is there stays. A run that
+is done joins the table by `python -m benchmarks.quality FOLDER`.
 
 Two changes helped, and cost little. *BPE dropout* {cite}`provilkov2020` splits the source sentences into other pieces
 in every epoch, by leaving out a join now and then: `--bpe-dropout`. *Rotary positions* {cite}`su2021` turn queries and
