@@ -86,7 +86,7 @@ A new Python process: importing PyTorch, then what each library adds. Here a *sm
     "notebooks": (
         "The notebooks",
         """\
-Each notebook of chapters and solutions, executed one after the other as it's stored (`PROFILE = "quick"`).""",
+Each notebook of chapters and solutions, executed one after the other as it is stored.""",
     ),
 }
 UNITS = {"per_second": "a second", "ratio": "ratio"}
