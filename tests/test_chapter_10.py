@@ -186,7 +186,8 @@ def test_the_three_checks_object_to_sound_models_and_the_doctor_does_not(changes
 def test_the_chapter_counts_the_doctors_planted_faults_as_they_are():
     planted = Counter(fault.cause for fault in faulty_models.FAULTS)
     counted = {"residual-missing": 6, "norm-missing": 6, "norm-misplaced": 5}
-    counted |= {"positions-missing": 6, "positions-wrong-base": 4, "heads-width": 3}
+    counted |= {"positions-missing": 6, "positions-wrong-base": 4, "positions-wrong-axis": 6}
+    counted |= {"positions-drowned": 3, "positions-drowning": 2, "heads-width": 3}
     assert {cause: planted[cause] for cause in counted} == counted and planted.total() == 114
 
 

@@ -737,6 +737,7 @@ def test_a_solution_notebook_passes_every_check(path):
     numbers = {d.id for d in exercise_data.load(path.with_name("probes.py")).PROBES}
     assert {feedback.exercise for feedback in found.values()} == numbers
     assert all(feedback.status == "right" for feedback in found.values()), found
+    assert not [name for name, feedback in found.items() if "will refuse it" in str(feedback)]  # exercises.use
 
 
 @pytest.mark.parametrize("path", STUBS, ids=lambda path: path.parent.name)

@@ -71,12 +71,7 @@ loses less. The column before the last counts target tokens.""",
         "Memory",
         """\
 Each contender trains in a process of its own: the most that the process ever held, and the same without Python and
-PyTorch themselves. Here a *smaller* ratio is better.
-
-In bfloat16 the numbers are half as long, and yet the process is larger. oneDNN, which multiplies them on a processor,
-compiles a kernel for each new shape of matrices, and batches of similar length come in many shapes. It keeps the last
-1,024 kernels. The rows "16 kernels kept" set `ONEDNN_PRIMITIVE_CACHE_CAPACITY=16` before Python starts, and compile
-more often instead.""",
+PyTorch themselves. Here a *smaller* ratio is better.""",
     ),
     "startup": (
         "Starting",
@@ -87,6 +82,17 @@ A new Python process: importing PyTorch, then what each library adds. Here a *sm
         "The notebooks",
         """\
 Each notebook of chapters and solutions, executed one after the other as it is stored.""",
+    ),
+}
+# What is said of some rows of a section, where the record has them: a part of their names, and the text.
+REMARKS: dict[str, tuple[str, str]] = {
+    "memory": (
+        "kernels kept",
+        """\
+In bfloat16 the numbers are half as long, and yet the process is larger. oneDNN, which multiplies them on a processor,
+compiles a kernel for each new shape of matrices, and batches of similar length come in many shapes. It keeps the last
+1,024 kernels. The rows "16 kernels kept" set `ONEDNN_PRIMITIVE_CACHE_CAPACITY=16` before Python starts, and compile
+more often instead.""",
     ),
 }
 UNITS = {"per_second": "a second", "ratio": "ratio"}
@@ -102,7 +108,11 @@ def page(found: dict[str, dict[str, Any]]) -> str:
     parts = [HEAD]
     for name, (title, text) in SECTIONS.items():
         if name in found:
-            parts += [f"## {title}\n\n{text}\n", table(found[name]["rows"]), made(name, found[name])]
+            parts += [f"## {title}\n\n{text}\n", table(found[name]["rows"])]
+            part, remark = REMARKS.get(name, ("", ""))
+            if part and any(part in row for row in found[name]["rows"]):
+                parts.append(remark + "\n")
+            parts.append(made(name, found[name]))
     if "attention" in found:
         parts.append(attention(found["attention"]))
     if "quality" in found:

@@ -30,6 +30,8 @@ def nucleus_cases(seed: int) -> list[Case]:
     width = pick(s, 5, 7)
     impossible = case("impossible tokens", (rows, width), 0.8)
     impossible.inputs["logits"] = _clear(lambda: _without_two(draw(g, rows, width, mean=0.4)), 0.8)
+    far = case("all of it, one far ahead", (rows, 5), 1.0, 0.5)
+    far.inputs["logits"][:, 2] += 22.0  # so far that its probability is rounded to 1
     return [
         case("small", (5,), 0.7),
         case("batch", (batch, pick(s, 6, 8)), 0.85),
@@ -38,6 +40,7 @@ def nucleus_cases(seed: int) -> list[Case]:
         case("the first is enough", (n, 4), 0.05),
         impossible,
         case("all of it", (rows, pick(s, 4, 6)), 1.0),
+        far,
         case("longer", (3, pick(s, 10, 13)), 0.5, 0.8),
     ]
 
@@ -126,6 +129,13 @@ def _softmax_over_rows(logits: Tensor, p: float) -> Tensor:
 
 
 NUCLEUS_WRONG = [
+    Mistake(
+        "p = 1 left to rounding",
+        "For p = 1 all tokens stay, but here some are cut where one is far ahead: rounded, the sum reaches 1 before "
+        "the unlikely ones are added. Ask for p == 1 first.",
+        _cut(lambda share, p: share.cumsum(dim=-1) - share < p),
+        0.75,
+    ),
     Mistake(
         "the one that reaches p left out",
         "The token with which the sum reaches p is left out, as with cumsum <= p. It belongs to the nucleus; where the "
@@ -267,6 +277,9 @@ def _first_row_s(logits: Tensor, p: float) -> Tensor:
 # 8.2 a token for a number between 0 and 1
 
 
+BORDER = torch.tensor([[-math.inf, 0.0, 0.0], [0.0, 0.0, -math.inf]])  # their sums are exact, so "larger" is decided
+
+
 def drawn_cases(seed: int) -> list[Case]:
     """Return logits, a temperature, and a number for each row that comes near no border between two tokens."""
     g = torch.Generator().manual_seed(seed + 1000)
@@ -296,6 +309,7 @@ def drawn_cases(seed: int) -> list[Case]:
         at_zero(pick(s, 4, 6)),
         case("impossible tokens", more, pick(s, 6, 8), 1.3, 2),
         case("longer", 12, pick(s, 9, 12), 0.7),
+        Case("on the border", {"logits": BORDER, "temperature": 1.0, "uniform": torch.tensor([0.0, 0.5])}),
     ]
 
 
@@ -372,6 +386,13 @@ def _likeliest_first(probability: Tensor, uniform: Tensor) -> Tensor:
 
 
 DRAWN_WRONG = [
+    Mistake(
+        "as large instead of larger",
+        "On a border the token before it is taken, as with >= for >. A number of 0 then draws token 0 even where that "
+        "one is impossible: the sum must be *larger* than the number.",
+        _drawn(pick=lambda share, u: (share.cumsum(dim=-1) < u[:, None]).sum(dim=-1).clamp(max=share.size(-1) - 1)),
+        0.75,
+    ),
     Mistake(
         "the likeliest",
         "The likeliest token is taken, whatever the number is. That's greedy decoding; only temperature 0 asks for it.",
