@@ -146,13 +146,13 @@ def test_where_the_library_is_installed_the_install_cell_does_nothing():
 
 
 def test_where_the_library_is_missing_it_is_installed_with_what_chapters_need():
-    done = run_install_cell(URL, "-S")  # without site-packages
+    done = run_install_cell(URL, "-I", "-S")  # without site-packages and PYTHONPATH
     wanted = f'pip install --quiet "transformer-lib[translation] @ git+{URL}@main"'
     assert (done.stdout.strip(), done.returncode) == (wanted, 0)
 
 
 def test_where_it_is_missing_and_no_address_is_set_the_cell_says_so():
-    done = run_install_cell("", "-S")
+    done = run_install_cell("", "-I", "-S")
     assert done.returncode == 1
     assert "names no repository to install it from" in done.stderr and "make repository URL=" in done.stderr
 
