@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tools import ROOT
+from tools.training_run import UNSAID
 from transformer_lib import files
 
 RECORD = ROOT / "book" / "results" / "benchmarks" / "quality.json"
@@ -19,11 +20,11 @@ COLUMNS = ("beam 5", "greedy", "validation loss", "CPU-minutes", "parameters")
 
 def name(settings: dict[str, Any]) -> str:
     """Return what tells a run from the others."""
-    s = settings
+    s = UNSAID | settings
     parts = [f"{s['layers']} + {s['layers']} layers", f"width {s['d_model']}", f"dropout {s['dropout']:g}"]
-    if s.get("bpe_dropout", 0):
+    if s["bpe_dropout"]:
         parts.append(f"BPE dropout {s['bpe_dropout']:g}")
-    if s.get("positions", "sinusoidal") != "sinusoidal":
+    if s["positions"] != UNSAID["positions"]:
         parts.append(f"{s['positions']} positions")
     return ", ".join([*parts, f"{s['epochs']} epochs", f"seed {s['seed']}"])
 

@@ -26,7 +26,7 @@ from transformer_lib.model import Transformer
 from transformer_lib.tokeniser import Tokeniser, train_tokeniser
 
 SAVE_EVERY = 100  # steps
-LONGEST = 128  # tokens of a source or a target, as `encode_pairs` cuts them
+LONGEST = 128  # tokens of a source or a target; what follows is cut off
 UNSAID = {"positions": "sinusoidal", "bpe_dropout": 0.0}  # in a folder from before there were these settings
 LAST, BEST, TOKENISER, SETTINGS = FILES = ("last.pt", "best.pt", "tokeniser.json", "settings.json")
 

@@ -57,7 +57,7 @@ def with_gradients(made: Callable[..., Any], inputs: dict[str, Any]) -> Any:
     leaves += list(made.parameters()) if isinstance(made, nn.Module) else []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of float(...) on what needs a gradient, which is found out here anyway
-        value = made(*inputs.values())
+        value = once(made, inputs)
     generator = torch.Generator().manual_seed(1)
     ahead = [torch.randn(leaf.shape, generator=generator, dtype=leaf.dtype) for leaf in leaves]
     gradients = torch.autograd.grad(_total(value), leaves, allow_unused=True)
@@ -67,7 +67,7 @@ def with_gradients(made: Callable[..., Any], inputs: dict[str, Any]) -> Any:
         for step in (STEP, -2 * STEP):
             for leaf, direction in zip(leaves, ahead, strict=True):
                 leaf += step * direction
-            measured.append(float(_total(made(*inputs.values()))))
+            measured.append(float(_total(once(made, inputs))))
     difference = (measured[0] - measured[1]) / (2 * STEP)
     if abs(slope - difference) > CLOSE * (1 + abs(difference)):
         raise ValueError("its gradient isn't the slope of what it returns")
