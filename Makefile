@@ -49,7 +49,7 @@ test: environment  ## run everything: lint, library, every notebook, the book (2
 	$(MAKE) notebook-tests
 	@$(VENV)/python -m tools.totals $(REPORTS)/*.xml
 
-check: environment lint sources  ## the version for before a commit: under three minutes, without notebooks and slow tests
+check: environment lint sources  ## the version for before a commit: some minutes, without notebooks and slow tests
 	$(PYTEST) -m "not slow and not cuda" tests $(BAD_INPUT:%=--ignore=%)
 	$(if $(BAD_INPUT),TRANSFORMER_LIB_NO_SHAPES=1 $(PYTEST) -m "not slow and not cuda" $(BAD_INPUT))
 
