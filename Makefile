@@ -58,18 +58,7 @@ lint: environment
 	$(VENV)/ruff format --check .
 
 sources: environment
-	$(VENV)/python -m tools.listings
-	$(VENV)/python -m tools.exercises
-	$(VENV)/python -m tools.notebooks
-	$(VENV)/python -m tools.repository
-	$(VENV)/python -m tools.floors
-	$(VENV)/python -m tools.record
-	$(VENV)/python -m tools.ledger
-	$(VENV)/python -m tools.cover
-	$(VENV)/python -m tools.results
-	$(VENV)/python -m tools.speed
-	$(VENV)/python -m tools.symptoms
-	$(VENV)/python -m tools.terms
+	$(VENV)/python -m tools
 
 library-tests: environment
 	TRANSFORMER_LIB_BOOK=$(HTML) $(PYTEST) -m "$(HARDWARE)" --junitxml=$(REPORTS)/library.xml tests $(BAD_INPUT:%=--ignore=%)

@@ -31,15 +31,15 @@ def name(settings: dict[str, Any]) -> str:
 
 def row(record: dict[str, Any]) -> dict[str, Any]:
     """Return what the table shows of a run, and what it takes to make it again."""
-    test = record["test"]
+    test, settings = record["test"], UNSAID | record["settings"]
     return {
-        "name": name(record["settings"]),
+        "name": name(settings),
+        "settings": settings,
         "beam 5": test["beam 5"]["sacrebleu"],
         "greedy": test["greedy"]["sacrebleu"],
         "validation loss": round(min(epoch["validation_loss"] for epoch in record["curve"]), 3),
         "CPU-minutes": record["cpu_minutes"],
         "parameters": record["parameters"],
-        "command": record["command"],
         "machine": record["machine"],
         "versions": record["versions"],
         "curve": record["curve"],

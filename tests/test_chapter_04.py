@@ -175,6 +175,8 @@ def test_figures_refuse_what_they_can_not_show():
         positions.accuracy_panels([1], {}, 0, 0.5)
     with pytest.raises(ValueError, match="a label must begin with one of"):
         positions.accuracy_panels([1], {"a": {"other": ([1], [1], [1])}}, 0, 0.5)
+    with pytest.raises(ValueError, match="wanted a guess for each of 1 panels, got 2"):
+        positions.accuracy_panels([1], {"a": {"shaw": ([1], [1], [1])}}, 0, [0.5, 0.1])
 
 
 def test_the_accuracy_figure_draws_means_and_reaches():

@@ -112,6 +112,7 @@ def test_what_the_record_shows():
     for run in runs:
         assert min(run["accuracy"][kind] for kind in ("attention", "no positions", "even attention")) > 0.95
         assert 0.5 < run["accuracy"]["bag of words"] < 0.75
+        assert run["accuracy"][pronouns.FAST_BAG] > 0.95
         follows, without = (torch.tensor(run[name]).flatten() for name in ("follows", "without"))
         assert without[follows.argmax()] > 0.9 > run["without_followers"][2]
         assert run["flips_by_layers"]["both"] > 0.6

@@ -45,8 +45,11 @@ def by_loop(model: Transformer, source: Tensor, width: int, groups: int, strengt
     return [list(max(d or own, key=(d or own).get)) for d, own in zip(done, live, strict=True)]
 
 
+STRENGTHS = [0.4, *(pytest.param(strength, marks=pytest.mark.slow) for strength in (0.0, 3.0))]
+
+
 @pytest.mark.parametrize(("width", "groups"), [(1, 3), (2, 2), (3, 2)])
-@pytest.mark.parametrize("strength", [0.0, 0.4, 3.0])
+@pytest.mark.parametrize("strength", STRENGTHS)
 def test_it_agrees_with_a_loop_over_lists(width, groups, strength):
     for seed in range(2):
         model = tiny_model(seed, sharpness=1.5)

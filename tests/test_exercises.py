@@ -374,6 +374,29 @@ def module_exercise() -> Exercise:
     return store.parsed(store.written(made))
 
 
+class WithConstant(Affine):
+    """Keeps a constant in a buffer, as many people do with a scale."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.register_buffer("one", torch.tensor(1.0))
+
+    def forward(self, x):
+        return super().forward(x) * self.one
+
+
+def test_a_module_may_keep_constants_in_buffers():
+    assert checking.judge(module_exercise(), WithConstant)
+
+
+def test_where_a_function_is_asked_for_any_callable_will_do():
+    class Weights(torch.nn.Module):
+        def forward(self, query, key, mask=None):
+            return right(query, key, mask)
+
+    assert exercises.check("2.1", Weights())
+
+
 def test_a_module_is_given_its_parameters_under_its_own_names():
     exercise, names = module_exercise(), {"linear.weight": "W", "linear.bias": "b"}
     assert checking.judge(exercise, Affine)
@@ -731,6 +754,7 @@ def checks(path) -> dict[str, exercises.Feedback]:
     return {name: value for name, value in ran(path).items() if isinstance(value, exercises.Feedback)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.parent.name)
 def test_a_solution_notebook_passes_every_check(path):
     found = checks(path)

@@ -43,6 +43,7 @@ def test_another_right_implementation_is_accepted(number: str, name: str, seed: 
     assert feedback.status == "right", feedback
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("number", PROBES)
 def test_no_two_answers_can_be_confused_and_no_blind_answer_passes(number: str, seed: int):
@@ -269,6 +270,7 @@ def test_a_misconception_never_earns_all_points():
         assert 0 <= mistake.fraction < 1
 
 
+@pytest.mark.slow
 def test_the_stored_values_are_what_the_probes_give():
     assert exercise_data.problems() == []
 

@@ -10,6 +10,7 @@ import sample_book
 import yaml
 
 from tools import ROOT, cells, repository
+from tools.__main__ import CHECKS
 
 URL = "https://github.com/somebody/a-course"
 
@@ -161,3 +162,12 @@ def test_the_library_never_asks_pip_to_replace_torch_or_numpy():
     requirements = importlib.metadata.requires("transformer-lib")
     assert {"torch", "numpy"} <= {re.match(r"[\w-]+", wanted).group() for wanted in requirements}
     assert not [wanted for wanted in requirements if re.search(r"==\d|<|~", wanted)]
+
+
+ELSEWHERE = {"doctor_table", "exercise_data", "slides"}  # slow, or with a browser: tests call them
+NO_CHECK = {"pdf"}
+
+
+def test_the_one_command_runs_every_check():
+    commands = {path.stem for path in (ROOT / "tools").glob("*.py") if "\ndef main(arguments" in path.read_text()}
+    assert commands - {check.__name__.split(".")[1] for check in CHECKS} == ELSEWHERE | NO_CHECK

@@ -100,7 +100,10 @@ class Stop(BaseException):
     """What a stop looks like to the code: nobody catches it."""
 
 
-@pytest.mark.parametrize("chance", [(), ("--bpe-dropout", "0.2", "--positions", "rotary")])
+SUBWORDS = pytest.param(("--bpe-dropout", "0.2", "--positions", "rotary"), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("chance", [(), SUBWORDS])
 def test_a_run_stopped_after_each_step_and_before_each_evaluation_ends_where_a_whole_one_ends(
     corpus, tiny, monkeypatch, tmp_path, chance
 ):
@@ -527,7 +530,17 @@ def test_settings_are_what_was_given_else_the_defaults_of_the_data(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train", "--toy", "--epochs", "12"])
     assert train.chosen(train.arguments()) == Settings(**(train.TOY | {"epochs": 12}))
     monkeypatch.setattr(sys, "argv", ["train", "--seed", "4"])
-    assert train.chosen(train.arguments()) == Settings(seed=4)
+    assert train.chosen(train.arguments()) == Settings(**training_settings.USUAL, seed=4)
+    for flag in ("--ship", "--of-2017"):  # chapters look into the model of 2017
+        monkeypatch.setattr(sys, "argv", ["train", "--seed", "4", flag])
+        assert train.chosen(train.arguments()) == Settings(seed=4)
+
+
+@pytest.mark.parametrize("changes", [{}, training_settings.USUAL, {"seed": 3, "bpe_dropout": 0.05, "d_model": 256}])
+def test_what_to_type_gives_the_settings_again(changes, monkeypatch):
+    words = training_settings.command(Settings(**changes)).removeprefix("make train ARGS='").removesuffix("'")
+    monkeypatch.setattr(sys, "argv", ["train", *words.split()])
+    assert train.chosen(train.arguments()) == Settings(**changes)
 
 
 def test_the_record_says_what_was_run_on_what_and_what_came_of_it(tiny, monkeypatch, tmp_path):
@@ -583,7 +596,7 @@ def test_the_record_of_the_shipped_translator_is_complete():
     description = json.loads((translator.SHIPPED / "description.json").read_text())
     record = json.loads((ROOT / description["record"]).read_text())
     assert record["test"]["beam 5"] == description["test"] and description["test"]["sacrebleu"] >= 39
-    assert record["command"] == "make train ARGS='--seed 1 --ship'"  # so the defaults must be what it ran with
+    assert record["command"] == "make train ARGS='--seed 1 --ship'"  # so what --ship takes must be what it ran with
     assert training_run.UNSAID | record["settings"] == asdict(Settings(seed=1))
     assert record["cpu_minutes"] <= 25 and len(record["curve"]) == record["settings"]["epochs"]
     for name in ("greedy", "beam_5"):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import sys
 from pathlib import Path
@@ -88,5 +89,11 @@ def problems(root: Path = ROOT) -> list[str]:
     return found
 
 
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Check the floors; return the exit status."""
+    argparse.ArgumentParser(prog="python -m tools.floors", description=__doc__.split("\n")[0]).parse_args(arguments)
+    return report(problems(root), "move the code to the right floor, or correct the table in tools/floors.py")
+
+
 if __name__ == "__main__":
-    sys.exit(report(problems(), "move the code to the right floor, or correct the table in tools/floors.py"))
+    sys.exit(main())

@@ -22,7 +22,7 @@ from sacrebleu.metrics import BLEU
 from tools import LIBRARY, ROOT, lock
 from tools.record import surroundings
 from tools.training_run import Run, forget
-from tools.training_settings import Corpus, Settings, multi30k_corpus, toy_corpus
+from tools.training_settings import USUAL, Corpus, Settings, multi30k_corpus, toy_corpus
 from transformer_lib import checks, fast, files, multi30k, translator
 from transformer_lib.experiments.steps import count_parameters
 
@@ -77,9 +77,13 @@ def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="make train ARGS=...", description=__doc__.split("\n")[0])
     for name, default in asdict(Settings()).items():
-        toy = f", with --toy {TOY[name]}" if name in TOY else ""
-        parser.add_argument("--" + name.replace("_", "-"), type=type(default), help=f"default {default}{toy}")
+        other = [f", with --toy {TOY.get(name, default)}" if name in TOY or name in USUAL else ""]
+        other += [f", with --of-2017 {default}" if name in USUAL else ""]
+        about = f"default {USUAL.get(name, default)}{''.join(other)}"
+        parser.add_argument("--" + name.replace("_", "-"), type=type(default), help=about)
     parser.add_argument("--toy", action="store_true", help="the toy grammar instead of Multi30k: no download")
+    about = "the model of 2017 that chapter 7 explains and the library ships; --ship means this one, too"
+    parser.add_argument("--of-2017", action="store_true", help=about)
     parser.add_argument("--folder", type=Path, help="where checkpoints go; default runs/de_en_seed1 and the like")
     parser.add_argument("--fresh", action="store_true", help="start anew where the folder holds a run")
     parser.add_argument("--threads", type=int, default=1)
@@ -98,7 +102,8 @@ def chosen(options: argparse.Namespace) -> Settings:
     """
     given = {name: getattr(options, name) for name in asdict(Settings())}
     given = {name: value for name, value in given.items() if value is not None}
-    return Settings(**((TOY if options.toy else {}) | given))
+    start = TOY if options.toy else {} if options.ship or options.of_2017 else USUAL
+    return Settings(**(start | given))
 
 
 def corpus(toy: bool) -> Corpus:
@@ -153,7 +158,7 @@ def main() -> None:
         torch.set_num_threads(options.threads)
         settings = chosen(options)
         name = f"{'toy' if options.toy else 'de_en'}_seed{settings.seed}"
-        folder = options.folder or ROOT / "runs" / name
+        folder = options.folder or ROOT / "runs" / (f"{name}_of_2017" if options.ship or options.of_2017 else name)
         data = corpus(options.toy)  # before the folder is made: where there is none, nothing is left behind
         with lock.alone_in(folder):
             run = trained(settings, data, folder, options.fresh)

@@ -1,6 +1,6 @@
 """The small German-to-English translator that ships with the library, and what it takes to use or save one.
 
-Trained on Multi30k (Elliott et al., 2016) by `make train`; the record of that run is `book/results/`.
+Trained on Multi30k (Elliott et al., 2016) by `make train ARGS=--ship`; the record of that run is `book/results/`.
 """
 
 import hashlib

@@ -42,7 +42,7 @@ def judge(exercise: Exercise, answer: Any, names: Mapping[str, str] | None = Non
         return feedback.open_question(exercise, answer)
     if answer is None or answer is ...:
         return feedback.not_attempted(exercise)
-    if not callable(answer) or isinstance(answer, nn.Module):
+    if not callable(answer) or (exercise.kind == "module" and isinstance(answer, nn.Module)):
         return _not_callable(exercise, answer)
     try:
         return _judged(exercise, answer, names)

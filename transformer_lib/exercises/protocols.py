@@ -33,15 +33,16 @@ def make_function(answer: Answer, case: Case, names: Mapping[str, str] | None) -
 def make_module(answer: Answer, case: Case, names: Mapping[str, str] | None) -> nn.Module:
     """Return the module in evaluation mode, with the case's parameters."""
     module = answer(**case.constructor)
-    own = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     state = {(names or {}).get(name, name): tensor for name, tensor in values.copied(case.state).items()}
+    constant = {name for name, _ in module.named_buffers()} - set(state)  # such as a scale; they stay as they are
+    own = {name: tuple(t.shape) for name, t in module.state_dict().items() if name not in constant}
     wanted = {name: tuple(tensor.shape) for name, tensor in state.items()}
     if own != wanted:
         raise ValueError(
             f"the module must have the parameters {_listed(wanted)}, got {_listed(own)}; other names are fine with "
             "check(..., names={'the name asked for': 'your name'})"
         )
-    module.load_state_dict(state)
+    module.load_state_dict(state, strict=False)  # but for the constants, nothing is missing
     return module.to(values.dtype_of(case.inputs)).eval()
 
 

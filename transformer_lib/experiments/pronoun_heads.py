@@ -144,7 +144,7 @@ def record(seed: int) -> dict[str, Any]:
     for kind in pronouns.KINDS:
         model = pronouns.fresh_reader(kind, seed=seed)
         with pronouns.as_meant(kind, model):
-            pronouns.train_reader(model, known, seed=seed)
+            pronouns.train_reader(model, known, seed=seed, rate=pronouns.rate_of(kind))
             right[kind] = round(accuracy(model, held_out), 4)
         if kind == "attention":
             found = _looked_into(model, held_out)
@@ -155,11 +155,9 @@ def _looked_into(model: nn.Module, sentences: Sentences) -> dict[str, Any]:
     def rounded(numbers: Tensor) -> list[list[float]]:
         return [[round(number, 3) for number in row] for row in numbers.tolist()]
 
-    gradients, look, following = (
-        word_gradients(model, sentences),
-        mean_look(model, sentences),
-        follows(model, sentences),
-    )
+    gradients, look = word_gradients(model, sentences), mean_look(model, sentences)
+    following = follows(model, sentences)
+    last = torch.cat([torch.full_like(following[:-1], -torch.inf), following[-1:]])  # followers of the last layer alone
     places = {name: getattr(sentences, name) for name in ("referent", "other", "adjective", "pronoun")}
     found = {name: looks(model, sentences, place) for name, place in places.items()}
     return {
@@ -168,7 +166,7 @@ def _looked_into(model: nn.Module, sentences: Sentences) -> dict[str, Any]:
         "follows": rounded(following),
         "without": rounded(without_each(model, sentences)),
         "without_by_side": [rounded(without_each(model, side(sentences, number))) for number in (0, 1)],
-        "without_followers": [round(without_top(model, sentences, following, count), 3) for count in (1, 2, 3)],
+        "without_followers": [round(without_top(model, sentences, last, count), 3) for count in (1, 2, 3)],
         "without_adjective": round(without_top(model, sentences, found["adjective"], 1), 3),
         "flips": rounded(flips_by_each(model, sentences)),
         "flips_by_layers": {name: round(share, 3) for name, share in flips_by_layers(model, sentences).items()},

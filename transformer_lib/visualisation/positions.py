@@ -59,7 +59,7 @@ def bias_maps(panels: Mapping[str, Float[Tensor, "query key"]]) -> Figure:
 
 
 def accuracy_panels(
-    x: Numbers, panels: Mapping[str, Mapping[str, Bars]], limit: int | float, guess: int | float
+    x: Numbers, panels: Mapping[str, Mapping[str, Bars]], limit: int | float, guess: float | Sequence[float]
 ) -> Figure:
     """Draw accuracy against position with a bar from the lowest to the highest run, one panel beside the other.
 
@@ -67,21 +67,24 @@ def accuracy_panels(
         x: the positions at which the accuracies stand.
         panels: title -> label -> (means, lowest, highest); a label begins with its scheme's name.
         limit: the first position that training didn't reach; a dashed line.
-        guess: accuracy of guessing; a dotted line.
+        guess: accuracy of guessing, one for all panels or one for each; a dotted line.
 
     Raises:
-        ValueError: there is no panel, or a label begins with another word.
+        ValueError: there is no panel, a label begins with another word, or there are not as many guesses as panels.
     """
     if not panels:
         raise ValueError("accuracy_panels needs at least one panel, got none")
+    guesses = list(guess) if isinstance(guess, Sequence) else [guess] * len(panels)
+    if len(guesses) != len(panels):
+        raise ValueError(f"wanted a guess for each of {len(panels)} panels, got {len(guesses)}")
     figure = new_figure(4.1 * len(panels), 3.5)
     grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-    for axes, (title, of_labels) in zip(grid, panels.items(), strict=True):
+    for axes, (title, of_labels), chance in zip(grid, panels.items(), guesses, strict=True):
         tidy(axes, title, "position (tokens)", "accuracy (share of answers)" if axes is grid[0] else "")
         for label, bars in of_labels.items():
             _bars(axes, x, label, bars)
         axes.axvline(limit, color="#333333", linestyle="--", linewidth=0.9)
-        axes.axhline(guess, color=COLOURS["theory"], linestyle=":", linewidth=0.9)
+        axes.axhline(chance, color=COLOURS["theory"], linestyle=":", linewidth=0.9)
         axes.set_ylim(0, 1.04)
         axes.grid(True, color="#e3e6ea", linewidth=0.7)
     handles, labels = grid[0].get_legend_handles_labels()
