@@ -389,6 +389,25 @@ def test_a_module_may_keep_constants_in_buffers():
     assert checking.judge(module_exercise(), WithConstant)
 
 
+def in_float32(query, key, mask=None):
+    """Return the weights with the softmax in float32, whatever comes in, as many libraries compute it."""
+    scores = query @ key.mT / math.sqrt(query.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = torch.nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    return weights if mask is None else weights.masked_fill(~mask, 0.0)
+
+
+def in_part_detached(query, key, mask=None):
+    weights = in_float32(query, key, mask)
+    return 0.97 * weights + 0.03 * weights.detach()
+
+
+def test_a_gradient_is_judged_through_the_rounding_of_float32():
+    assert "No gradient" not in (text := exercises.check("2.1", in_float32).text) and "no gradient" not in text
+    assert "no gradient" in exercises.check("2.1", in_part_detached).text
+
+
 def test_where_a_function_is_asked_for_any_callable_will_do():
     class Weights(torch.nn.Module):
         def forward(self, query, key, mask=None):

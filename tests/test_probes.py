@@ -244,7 +244,7 @@ def test_what_is_zero_on_one_input_is_not_called_constant(number: str, spoilt: i
         assert f"{len(cases) - 1} of {len(cases)}" in text and contradictions(text) == []
 
 
-SQUARE = ("causal mask", "as many keys as queries, no mask")
+SQUARE = ("causal mask", "as many keys as queries, no mask", "as many keys as queries, not causal")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -19,13 +19,13 @@ from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 
 def elman_cases(seed: int) -> list[Case]:
-    """Return sequences, and weights that don't fill up the tanh."""
+    """Return sequences, and weights that don't fill up the tanh; in one the inputs are so large that they do."""
     g = torch.Generator().manual_seed(seed)
 
-    def case(name: str, batch: int, n: int, d: int) -> Case:
+    def case(name: str, batch: int, n: int, d: int, scale: float = 1.0) -> Case:
         state = {"input.weight": draw(g, d, d, scale=0.6), "input.bias": draw(g, d, scale=0.5)}
         state |= {"hidden.weight": draw(g, d, d, scale=0.7)}
-        return Case(name, {"x": draw(g, batch, n, d)}, {"d_model": d}, state)
+        return Case(name, {"x": draw(g, batch, n, d, scale=scale)}, {"d_model": d}, state)
 
     batch, n, d = sizes(g, 3, 2, 5)
     return [
@@ -35,6 +35,7 @@ def elman_cases(seed: int) -> list[Case]:
         case("longer", 1, pick(g, 6, 9), 3),
         case("one feature", 2, pick(g, 3, 5), 1),
         case("all sizes alike", *[pick(g, 2, 4)] * 3),
+        case("large numbers", 3, pick(g, 4, 6), 3, 80.0),
     ]
 
 
@@ -107,6 +108,13 @@ ELMAN_WRONG = [
         "The states aren't squashed: tanh is missing.",
         _stepping(lambda x, h, W, U, b: x @ W + h @ U + b),
         0.5,
+    ),
+    Mistake(
+        "tanh by its formula",
+        "For large numbers NaN comes out: exp overflows, and infinity is divided by infinity. torch.tanh takes care of "
+        "that.",
+        _stepping(lambda x, h, W, U, b: ((e := (2 * (x @ W + h @ U + b)).exp()) - 1) / (e + 1)),
+        0.75,
     ),
     Mistake(
         "sigmoid for tanh",
@@ -220,12 +228,13 @@ def _from_ones(network: Elman, x: Tensor) -> Tensor:
 
 
 def lstm_cases(seed: int) -> list[Case]:
-    """Return inputs, states and cells, with gates neither open nor shut."""
+    """Return inputs, states and cells, with gates neither open nor shut; in one they are all wide open or shut."""
     g = torch.Generator().manual_seed(seed + 1000)
 
-    def case(name: str, batch: int, d_in: int, d: int) -> Case:
+    def case(name: str, batch: int, d_in: int, d: int, scale: float = 1.0) -> Case:
         weights = {"W": draw(g, 4 * d, d_in, scale=0.7), "U": draw(g, 4 * d, d, scale=0.7)}
-        tensors = {"x": draw(g, batch, d_in), "state": draw(g, batch, d, scale=0.5), "cell": draw(g, batch, d)}
+        tensors = {"x": draw(g, batch, d_in, scale=scale), "state": draw(g, batch, d, scale=0.5)}
+        tensors |= {"cell": draw(g, batch, d, scale=scale)}
         return Case(name, tensors | weights | {"b": draw(g, 4 * d, scale=0.7)})
 
     batch, d_in, d = sizes(g, 3, 2, 5)
@@ -236,6 +245,7 @@ def lstm_cases(seed: int) -> list[Case]:
         case("all sizes alike", *[pick(g, 2, 3)] * 3),
         case("as many features as gates", pick(g, 2, 3), 4, 4),
         case("as many sentences as gates", 4, 1, pick(g, 2, 3)),
+        case("large numbers", 3, 2, pick(g, 4, 5), 300.0),
     ]
 
 
@@ -289,6 +299,10 @@ def _shown(cell: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:
     return o.sigmoid() * cell.tanh(), cell
 
 
+def _share(gate: Tensor) -> Tensor:
+    return gate.exp() / (1 + gate.exp())
+
+
 def _interleaved(x: Tensor, state: Tensor, cell: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     parts = (x @ W.T + state @ U.T + b).unflatten(-1, (-1, 4))
     return _step(cell, *parts.unbind(dim=-1))
@@ -330,6 +344,13 @@ LSTM_WRONG = [
         "The gates are squashed by tanh, to -1 ... 1. A gate is a share from 0 to 1: sigmoid.",
         _lstm(lambda c, i, f, g, o: (o.tanh() * (n := f.tanh() * c + i.tanh() * g.tanh()).tanh(), n)),
         0.5,
+    ),
+    Mistake(
+        "sigmoid by its formula",
+        "For large numbers NaN comes out: exp overflows, and infinity is divided by infinity. torch.sigmoid takes care "
+        "of that.",
+        _lstm(lambda c, i, f, g, o: (_share(o) * (n := _share(f) * c + _share(i) * g.tanh()).tanh(), n)),
+        0.75,
     ),
     Mistake(
         "gates not squashed",
@@ -624,6 +645,7 @@ def seen_cases(seed: int) -> list[Case]:
         "longer": (4, (2, 1 + seed % 3), 18),
         "no layer": (3, (), 4),
         "one number": (3, (1, 2), 1),
+        "many layers": (2, (1,) * 10, 12),
         "two layers from the seed": drawn[0],
         "three layers from the seed": drawn[1],
     }
@@ -812,13 +834,16 @@ def gradient_cases(seed: int) -> list[Case]:
     """Return states of networks that were run, with their matrices."""
     g = torch.Generator().manual_seed(seed + 3000)
 
-    def case(name: str, n: int, d: int, d_in: int) -> Case:
+    def case(name: str, n: int, d: int, d_in: int, full: int | None = None) -> Case:
         W, U = draw(g, d, d_in, scale=0.7), draw(g, d, d, scale=0.8)
         state, states = torch.zeros(d), []
         for x in draw(g, n, d_in):
             state = torch.tanh(W @ x + U @ state)
             states.append(state)
-        return Case(name, {"states": ((torch.stack(states) * 1000).round() / 1000), "W": W, "U": U})
+        rounded = (torch.stack(states) * 1000).round() / 1000
+        if full is not None:
+            rounded[full, :2] = torch.tensor([1.0, -1.0])  # as tanh gives from about 9 on: the step has no inverse
+        return Case(name, {"states": rounded, "W": W, "U": U})
 
     n, d, d_in = sizes(g, 3, 2, 5)
     return [
@@ -830,6 +855,7 @@ def gradient_cases(seed: int) -> list[Case]:
         case("more inputs than features", pick(g, 3, 5), 2, 3),
         case("sizes from the seed", n, d, d_in),
         case("all sizes alike", *[pick(g, 2, 4)] * 3),
+        case("tanh filled up", pick(g, 4, 5), 3, 2, 1),
     ]
 
 
@@ -1032,7 +1058,7 @@ def cost_cases(seed: int) -> list[Case]:
 
     came, kind = "the name {} and the number that came", "the name n and the type that came"
     of_n, of_k = came.format("n"), came.format("k")
-    (n, d, k), below = sizes(g, 3, 5, 15), -pick(g, 4, 20)
+    (n, d, k), below, wide = sizes(g, 3, 5, 15), -pick(g, 4, 20), pick(g, 1100, 1900)
     return [
         case("small", "recurrent", (3, 2, 3)),
         case("recurrent", "recurrent", (n, d, k)),
@@ -1058,6 +1084,12 @@ def cost_cases(seed: int) -> list[Case]:
         case("not an integer", "recurrent", (2.5, 3, 3), ("n", "float"), kind),
         case("not an integer, in attention", "attention", (n + 0.5, 3, 3), ("n", "float"), kind),
         case("a whole number, but a float", "convolution", (float(n), 3, 3), ("n", "float"), kind),
+        case("a whole number, but a tensor", "attention", (torch.tensor(float(n)), 3, 3), ("n", "Tensor"), kind),
+        case("convolution, one more layer for one word more", "convolution", (2 * wide, 3, wide)),
+        case("a name that begins as a known one", "convolutional", (5, 3, 3), ("convolutional",), "the name that came"),
+        case("a piece of a known name", "conv", (5, 3, 3), ("conv",), "the name that came"),
+        case("length 0, convolution", "convolution", (0, 3, 3), ("n", "0"), of_n),
+        case("width 1, one word", "convolution", (1, d, 1), ("k", "1"), of_k),
     ]
 
 
@@ -1127,12 +1159,14 @@ def _accepting(refused: str) -> Callable[..., Any]:
 
     def answer(layer: str, n: Any, d: int, k: int = 3) -> Any:
         if refused == "n" and isinstance(n, int) and n < 1:
-            return {"recurrent": (2 * n * d * d, n, n), "attention": (4 * n * d * d + 2 * n * n * d, 4, 1)}[layer]
-        if refused == "type" and isinstance(n, float):
+            return _unguarded(layer, n, d, k)
+        if refused == "type" and not isinstance(n, int):
+            return _unguarded(layer, n, d, k)
+        if refused == "type but float" and not isinstance(n, int | float):
             return _unguarded(layer, n, d, k)
         if refused == "k" and layer == "convolution" and k < 2:
             return _unguarded(layer, n, d, k)
-        if refused == "name" and layer in ("lstm", "self-attention"):
+        if refused == "name" and layer not in ("recurrent", "convolution", "attention"):
             return 4 * n * d * d + 2 * n * n * d, 4, 1
         return cost(layer, n, d, k)
 
@@ -1211,6 +1245,12 @@ COST_WRONG = [
         0.75,
     ),
     Mistake(
+        "path rounded to the nearest",
+        "The number of layers is rounded to the nearest integer. Whatever is left over takes one layer more: round up.",
+        _costing(convolution=lambda n, d, k: (k * n * d * d, 1, math.floor((n - 1) / (k - 1) + 0.5))),
+        0.75,
+    ),
+    Mistake(
         "path n / k",
         "The path is n / k, rounded up: the paper's order. A layer adds k - 1 positions to the first one: (n - 1) / "
         "(k - 1).",
@@ -1286,6 +1326,13 @@ COST_WRONG = [
         0.75,
     ),
     Mistake("no guard for n", "A length below 1 isn't refused.", _accepting("n"), 0.75),
+    Mistake(
+        "only floats refused",
+        "Floats are refused, but whatever else isn't an integer comes through, such as a tensor: ask with "
+        "`isinstance(n, int)`.",
+        _accepting("type but float"),
+        0.75,
+    ),
     Mistake("no guard for the type", "A length of 2.5 isn't refused: a TypeError is wanted.", _accepting("type"), 0.75),
     Mistake(
         "division by zero",

@@ -16,14 +16,18 @@ from transformer_lib.exercises.declared import Case, Mistake, Probe, Question
 
 def _draw(generator: torch.Generator, *shape: int, mean: float = 0.0) -> Tensor:
     """Return normal numbers with two decimals, so that what is stored is exactly what was used."""
-    return ((torch.randn(shape, generator=generator) + mean) * 100).round() / 100
+    return _rounded(torch.randn(shape, generator=generator) + mean)
+
+
+def _rounded(numbers: Tensor) -> Tensor:
+    return (numbers * 100).round() / 100
 
 
 # 2.1 attention weights
 
 
 def weights_cases(seed: int) -> list[Case]:
-    """Return queries and keys: fewer, more and as many; with and without masks; one query that may see nothing.
+    """Return queries and keys: fewer, more and as many; masks of one to four axes; queries that may see nothing.
 
     The sizes of a case are unlike primes, so that no factor (a size, a root, a product) has two explanations.
     """
@@ -34,32 +38,58 @@ def weights_cases(seed: int) -> list[Case]:
         return Case(name, tensors | ({} if mask is None else {"mask": mask}))
 
     longest, square = (3, 5)[pick(g, 0, 1)], (2, 3, 5)[pick(g, 0, 2)]
-    real = torch.arange(longest) < torch.tensor([[longest - 1], [pick(g, 1, longest - 2)]])
+    real = torch.arange(longest) < torch.tensor([[longest - 1], [pick(g, 1, longest - 2)], [0]])
     nothing = torch.tensor([[True, False, True], [False, False, False]])
     per_head = torch.rand(2, 3, 2, 3, generator=g) < 0.5
     per_head[..., pick(g, 0, 2)] = True
     per_head[0, 0, 0], per_head[0, 1, 0] = torch.tensor([True, False, True]), torch.tensor([True, True, False])
+    unlike = torch.tensor([[[1, 0, 1], [0, 1, 1]], [[0, 0, 0], [1, 1, 0]]]).bool()  # one row is empty
+    by_sentence, by_head, for_all_heads = (unlike.roll(pick(g, 0, 2), -1) for _ in range(3))
+    by_head[1, 0, pick(g, 0, 2)] = True
+    not_causal = torch.rand(square, square, generator=g) < 0.5
+    not_causal |= torch.eye(square, dtype=torch.bool)
+    not_causal[0, 1], not_causal[1, 0] = True, False
+    some = torch.randperm(longest, generator=g) > 0
     primes = [(2, 3, 5, 7)[i - 2] for i in sizes(g, 3, 2, 5)]
     return [
         case("small", (), 2, 3, 5),
         case("batch and heads", (2, 3), *sorted(primes)[:2], (7, 11, 13)[pick(g, 0, 2)]),
-        case("padding mask", (2, 1), 2, longest, 7, real[:, None, None, :]),
+        case("padding mask", (3, 1), 2, longest, 7, real[:, None, None, :]),
         case("causal mask", (2,), square, square, 7, torch.ones(square, square, dtype=torch.bool).tril()),
         case("nothing allowed", (), 2, 3, 7, nothing),
         _far(g, "large scores", [100.0]),
         case("as many keys as queries, no mask", (), square, square, 7),
         case("a mask for each head", (2, 3), 2, 3, 5, per_head),
         _far(g, "large and very negative scores", [100.0, -100.0]),
-        _far(g, "scores far below 0, masked", [-15.0, -20.0], torch.tensor([[True, True, False], [False, True, True]])),
+        _hidden_far_above(g),
+        case("as many keys as queries, not causal", (), square, square, 7, not_causal),
+        case("a mask for each sentence", (2,), 2, 3, (5, 7)[pick(g, 0, 1)], by_sentence),
+        case("a mask for each head, the same for all sentences", (2, 2), 2, 3, (5, 7)[pick(g, 0, 1)], by_head),
+        case("a mask for each sentence, the same for all heads", (2, 2), 2, 3, 5, for_all_heads[:, None]),
+        case("the same keys for all queries", (3,), 2, longest, 7, some),
+        case("no query allowed", (), 2, (3, 5)[pick(g, 0, 1)], 7, torch.zeros(2, 1, dtype=torch.bool)),
     ]
 
 
-def _far(generator: torch.Generator, name: str, factors: list[float], mask: Tensor | None = None) -> Case:
+def _far(generator: torch.Generator, name: str, factors: list[float]) -> Case:
     """Return queries that have scores far above 0 with all keys, or far below, but nearly the same ones."""
     near = _draw(generator, 1, 5)
-    rows = torch.cat([near, near + 0.01, near - 0.02])
     query = (near.sign() + 0.5) * torch.tensor(factors)[:, None]
-    return Case(name, {"query": query, "key": near.sign() * 2 + rows - near} | ({} if mask is None else {"mask": mask}))
+    return Case(name, {"query": query, "key": _rounded(near.sign() * 2 + torch.tensor([[0.0], [0.01], [-0.02]]))})
+
+
+def _hidden_far_above(generator: torch.Generator) -> Case:
+    """Return two queries that may see two keys each, with scores near -1200; hidden keys' scores are near 1200.
+
+    Vectors are a single number, so that each score is one product, with hardly an error of rounding.
+    """
+    far = [pick(generator, 4500, 4700) / 100 for _ in range(2)]
+    sizes_of_queries = [pick(generator, 2500, 2700) / 100 for _ in range(2)]
+    key = torch.tensor([-far[0], -far[0] - 0.2, far[1], far[1] + 0.21, 0.3])[:, None]
+    query = torch.tensor([sizes_of_queries[0], -sizes_of_queries[1]])[:, None]
+    mask = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0]]).bool()
+    order = torch.randperm(5, generator=generator)
+    return Case("hidden keys far above the others", {"query": query, "key": key[order], "mask": mask[:, order]})
 
 
 def weights(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -93,17 +123,20 @@ def weights_by_einsum(query: Tensor, key: Tensor, mask: Tensor | None = None) ->
     """Return the right weights by einsum, the mask added, in memory that isn't contiguous."""
     scores = torch.einsum("...qd,...kd->...kq", query / query.shape[-1] ** 0.5, key)
     if mask is not None:
-        scores = scores + torch.zeros(mask.shape).masked_fill(~mask, -math.inf).transpose(-2, -1)
+        forbidden = torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
+        scores = scores + forbidden.expand(*query.shape[:-1], key.shape[-2]).transpose(-2, -1)
     powers = (scores - scores.amax(dim=-2, keepdim=True).clamp(min=-1e30)).exp()
     return (powers / powers.sum(dim=-2, keepdim=True).clamp(min=1e-30)).transpose(-2, -1)
 
 
-def weights_renormalised(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the right weights: mask after the softmax, but rows brought back to 1."""
-    result = (query @ key.mT / math.sqrt(query.size(-1))).softmax(dim=-1)
-    if mask is None:
-        return result
-    return result * mask / (result * mask).sum(dim=-1, keepdim=True).clamp(min=1e-12)
+def weights_by_position(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the right weights in float64: those of each query from the keys that it sees, put where they belong."""
+    scores = (query.double() @ key.double().mT / math.sqrt(query.size(-1))).contiguous()
+    allowed = torch.ones_like(scores).bool() if mask is None else mask.expand(scores.shape)
+    result = torch.zeros_like(scores)
+    for row, seen, into in zip(scores.flatten(0, -2), allowed.flatten(0, -2), result.flatten(0, -2), strict=True):
+        into[seen] = row[seen].softmax(dim=0)
+    return result
 
 
 def _scaled(factor: Callable[[Tensor, Tensor], float]) -> Callable[..., Tensor]:
@@ -145,6 +178,10 @@ def _exp_without_max(scores: Tensor, mask: Tensor | None) -> Tensor:
     powers = scores.exp() if mask is None else scores.exp() * mask
     sums = powers.sum(dim=-1, keepdim=True)
     return powers / sums.masked_fill(sums == 0, 1.0)
+
+
+def _renormalised(scores: Tensor, mask: Tensor | None) -> Tensor:
+    return _over_sum(lambda s: s.softmax(dim=-1))(scores, mask)
 
 
 def _one_maximum(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -209,6 +246,14 @@ WEIGHTS_WRONG = [
         "to 1: set their scores to -inf before it.",
         _scores_first(lambda s, m: s.softmax(-1) if m is None else s.softmax(-1) * m),
         0.5,
+    ),
+    Mistake(
+        "hidden keys taken out late",
+        "Hidden keys still count when the softmax, or its maximum, is taken: they are taken out only afterwards, or "
+        "their scores aren't low enough. Where one lies far above the others, their weights are rounded to 0, and no "
+        "division brings them back. Set hidden scores to -inf first.",
+        _scores_first(_renormalised),
+        0.75,
     ),
     Mistake(
         "mask the wrong way round",
@@ -323,7 +368,7 @@ WEIGHTS_WRONG = [
 
 
 def additive_cases(seed: int) -> list[Case]:
-    """Return queries and keys of unlike widths, and one case where all widths are the same."""
+    """Return queries and keys of unlike widths, and of one; and sums so large that exp overflows, also in float64."""
     g = torch.Generator().manual_seed(seed + 1000)
 
     def case(name: str, batch: tuple[int, ...], n: int, m: int, widths: tuple[int, int, int]) -> Case:
@@ -333,6 +378,9 @@ def additive_cases(seed: int) -> list[Case]:
         return Case(name, {**vectors, **layers, "v": _draw(g, d_hidden, mean=0.5)})
 
     n, m, d_query, d_key, d_hidden = sizes(g, 5, 2, 6)
+    large = case("large sums", (), 3, 2, (pick(g, 2, 4), 2, 4))
+    large.inputs["W_q"][:, 0] = _rounded(large.inputs["W_q"][:, 0].abs() + torch.tensor([1.0, 0.0, 0.0, 0.0]))
+    large.inputs["query"][:2, 0] = torch.tensor([900.0, -900.0])
     return [
         case("small", (), 2, 3, (2, 3, 4)),
         case("one width", (), *[pick(g, 2, 3)] * 2, (4, 4, 4)),
@@ -340,6 +388,7 @@ def additive_cases(seed: int) -> list[Case]:
         case("batch and heads", (2, 2), 2, 3, (3, 2, pick(g, 5, 7))),
         case("all sizes alike", (3,), 3, 3, (3, 3, 3)),
         case("one query, one key", (2,), 1, 1, (2, pick(g, 3, 4), 3)),
+        large,
     ]
 
 
@@ -472,6 +521,19 @@ ADDITIVE_WRONG = [
         0.5,
     ),
     Mistake(
+        "exp overflows",
+        "The tanh is made from exp(h) and exp(-h). One of them overflows where h is large, on either side of 0, and "
+        "inf/inf is NaN. torch.tanh knows better.",
+        _additive(lambda q, k, v: ((q + k).exp() - (-q - k).exp()) / ((q + k).exp() + (-q - k).exp()) @ v),
+        0.75,
+    ),
+    Mistake(
+        "exp(2h) overflows",
+        "The tanh is made from exp(2h), which overflows where h is large, and inf/inf is NaN. torch.tanh knows better.",
+        _additive(lambda q, k, v: ((2 * (q + k)).exp() - 1) / ((2 * (q + k)).exp() + 1) @ v),
+        0.75,
+    ),
+    Mistake(
         "query times key",
         "The projections are multiplied, as in dot-product attention. Here they are added, hence the name.",
         _additive(lambda q, k, v: torch.tanh(q * k) @ v),
@@ -489,7 +551,8 @@ def mask_cases(seed: int) -> list[Case]:
 
     def mask(*shape: int) -> Tensor:
         drawn = torch.rand(shape, generator=g) < 0.5
-        drawn.flatten()[0], drawn.flatten()[-1] = True, False
+        if shape:
+            drawn.flatten()[0], drawn.flatten()[-1] = True, False
         return drawn
 
     def scores(*shape: int) -> Tensor:
@@ -500,17 +563,22 @@ def mask_cases(seed: int) -> list[Case]:
         inputs = {"mask": mask(*shapes[0]), "scores": scores(*shapes[1])}
         return Case(name, inputs, mentions=words, telling="both shapes")
 
-    dtype = "the dtype that came"
+    def refused(name: str, dtype: torch.dtype, *shapes: tuple[int, ...]) -> Case:
+        inputs = {"mask": mask(*shapes[0]).to(dtype), "scores": scores(*shapes[1])}
+        return Case(name, inputs, mentions=(str(dtype).removeprefix("torch."),), telling="the dtype that came")
+
     b, h, n, m = sizes(g, 4, 2, 6)
     nothing = Case("allows nothing", {"mask": torch.zeros(n, m, dtype=torch.bool), "scores": scores(b, n, m)})
     return [
         Case("fits as it is", {"mask": mask(2, 3), "scores": scores(2, 3)}),
         Case("padding mask", {"mask": mask(2, 1, 1, 4), "scores": scores(2, 2, 3, 4)}),
         Case("fewer axes", {"mask": mask(3, 4), "scores": scores(2, 3, 4)}),
-        Case("integers", {"mask": mask(2, 3).long(), "scores": scores(2, 3)}, mentions=("int64",), telling=dtype),
-        Case("numbers", {"mask": mask(2, 3).float(), "scores": scores(2, 3)}, mentions=("float32",), telling=dtype),
-        Case("bytes", {"mask": mask(n, m).byte(), "scores": scores(n, m)}, mentions=("uint8",), telling=dtype),
-        Case("float64", {"mask": mask(n, 1).double(), "scores": scores(n, m)}, mentions=("float64",), telling=dtype),
+        refused("integers", torch.int64, (2, 3), (2, 3)),
+        refused("numbers", torch.float32, (2, 3), (2, 3)),
+        refused("bytes", torch.uint8, (n, m), (n, m)),
+        refused("half precision", torch.float16, (n, 1), (n, m)),
+        refused("short integers", torch.int16, (m,), (n, m)),
+        refused("the shortest integers", torch.int8, (n, m), (b, n, m)),
         misfit("wrong length", (2, 1, 1, 5), (2, 2, 3, 4)),
         misfit("wrong number of queries", (2, 1, 2, 4), (2, 2, 3, 4)),
         misfit("too many axes", (2, 1, 3, 4), (2, 3, 4)),
@@ -519,6 +587,7 @@ def mask_cases(seed: int) -> list[Case]:
         misfit("another batch", (b + 1, 1, m), (b, n, m)),
         Case("one mask for all keys", {"mask": mask(b, n, 1), "scores": scores(b, n, m)}),
         Case("sizes from the seed", {"mask": mask(b, 1, n, m), "scores": scores(b, h, n, m)}),
+        Case("no axes", {"mask": mask(), "scores": scores(n, m)}),
         nothing,
     ]
 
@@ -736,7 +805,10 @@ MASK_WRONG = [
 
 
 def batched_cases(seed: int) -> list[Case]:
-    """Return batches of sentences; `real` is False at padding, which may stand anywhere, or be all of a sentence."""
+    """Return batches of sentences; `real` is False at padding, which may stand anywhere, or be all of a sentence.
+
+    In one case the scores are near 1300 and -1300, and padding's lie far above those of words.
+    """
     g = torch.Generator().manual_seed(seed + 3000)
 
     def case(name: str, lengths: list[int], width: int, d_k: int, d_v: int) -> Case:
@@ -749,6 +821,13 @@ def batched_cases(seed: int) -> list[Case]:
     width, d_k, d_v = sizes(g, 3, 2, 5)
     scattered = case("padding in between", [4, 4], width, d_k, d_v)
     scattered.inputs["real"] = torch.tensor([[True, False, True, True], [False, True, True, False]])
+    far = case("scores far apart", [4, 4], 1, 1, 2)
+    first, second = (pick(g, 3600, 3700) / 100 for _ in range(2))
+    far.inputs["x"][0, :, 0] = torch.tensor([-first, second, -first - 0.05, second + 0.1])
+    far.inputs["x"][1, :, 0] = torch.tensor([second, second + 0.05, -first, -first - 0.1])
+    far.inputs["real"] = torch.tensor([[True, False, True, False], [False, False, True, True]])
+    far.inputs.update({name: torch.tensor([[pick(g, 95, 105) / 100]]) for name in ("W_q", "W_k")})
+    far.inputs["W_v"] = _rounded(far.inputs["W_v"].abs() + torch.tensor([[1.0], [0.5]]))
     return [
         case("one sentence", [3], 5, 2, 3),
         case("two sentences", [3, 3], 2, 3, 2),
@@ -756,6 +835,7 @@ def batched_cases(seed: int) -> list[Case]:
         case("square", [3, 1, 2], 4, 4, 4),
         scattered,
         case("a sentence of nothing but padding", [pick(g, 2, 3), 0], d_v, width, d_k),
+        far,
     ]
 
 
@@ -819,6 +899,16 @@ def _hidden_late(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor)
     return (weights_of_all * real[:, None, :]) @ (x @ W_v.T)
 
 
+def _shared_out(finish: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[..., Tensor]:
+    """Return self-attention whose scores are right, with a wrong way to make weights of them."""
+
+    def function(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
+        scores = (x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(W_q.size(0))
+        return finish(scores, real[:, None, :]) @ (x @ W_v.T)
+
+    return function
+
+
 def _flattened(x: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
     flat = x.flatten(0, 1)
     scores = (flat @ W_q.T) @ (flat @ W_k.T).T / math.sqrt(W_q.size(0))
@@ -875,6 +965,21 @@ BATCHED_WRONG = [
         "longer sum to 1: mask the scores, before the softmax.",
         _hidden_late,
         0.5,
+    ),
+    Mistake(
+        "padding taken out late",
+        "Padding still counts when the softmax, or its maximum, is taken: it's taken out only afterwards. Where its "
+        "score lies far above, the words' weights are rounded to 0, and no division brings them back. Set padding's "
+        "scores to -inf first.",
+        _shared_out(_renormalised),
+        0.75,
+    ),
+    Mistake(
+        "exp overflows",
+        "Both bugs are mended, but the exponentials of large scores overflow, and those of very negative ones vanish. "
+        "Subtract the row's maximum over the words first (it cancels out), or use attention.masked_softmax.",
+        _shared_out(_exp_without_max),
+        0.75,
     ),
     Mistake(
         "W_v unused",
@@ -942,7 +1047,7 @@ BATCHED_WRONG = [
 
 
 def merge_cases(seed: int) -> list[Case]:
-    """Return pairs of partial results: even, far apart, huge, and empty ones."""
+    """Return pairs of partial results: even, far apart, huge, empty ones, and outputs of zero that aren't empty."""
     g = torch.Generator().manual_seed(seed + 4000)
 
     def case(name: str, *shape: int, width: int, mean: float = 0.5, gap: float = 0.0) -> Case:
@@ -959,7 +1064,20 @@ def merge_cases(seed: int) -> list[Case]:
     b, n, d = sizes(g, 3, 2, 5)
     apart = case("large and very negative scores in turn", 2, width=d, mean=120.0, gap=-0.5)
     for half in "ab":
-        apart.inputs[f"logsum_{half}"][1] -= 260.0
+        apart.inputs[f"logsum_{half}"][1] = _rounded(apart.inputs[f"logsum_{half}"][1] - 260.0)
+    thousands = case("logsums of thousands", 8, width=2)
+    for half in "ab":
+        near = thousands.inputs[f"logsum_{half}"].clamp(-1.0, 1.0)
+        far = torch.tensor([400.0, -700.0, 2000.0, -2000.0, 20000.0, -20000.0, -20000.0, -1500.0])
+        if half == "b":
+            far[4:6] += torch.tensor([20.0, -20.0])  # two that are near would drown in float32's rounding there
+        thousands.inputs[f"logsum_{half}"] = _rounded(near + far)
+    thousands.inputs["output_a"][7], thousands.inputs["logsum_a"][7] = 0.0, -math.inf
+    thousands.inputs["output_b"][6], thousands.inputs["logsum_b"][6] = 0.0, -math.inf
+    zero = case("outputs of zero, not empty", 4, width=2)
+    zero.inputs["output_a"][0], zero.inputs["output_b"][1] = 0.0, 0.0
+    zero.inputs["output_a"][2, 0], zero.inputs["logsum_a"][2] = 0.0, 0.0
+    zero.inputs["output_a"][3], zero.inputs["output_b"][3] = 0.0, 0.0
     return [
         case("small", 2, width=3),
         case("batch and heads", 2, b, n, width=d, gap=1.0),
@@ -969,6 +1087,8 @@ def merge_cases(seed: int) -> list[Case]:
         both,
         apart,
         case("one half far larger", n, width=pick(g, 1, 3), mean=-110.0, gap=230.0),
+        thousands,
+        zero,
     ]
 
 
@@ -1047,6 +1167,12 @@ def _no_axis(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Ten
     return first * output_a + (1 - first) * output_b, torch.logaddexp(logsum_a, logsum_b)
 
 
+def _zero_for_empty(output_a: Tensor, logsum_a: Tensor, output_b: Tensor, logsum_b: Tensor) -> tuple[Tensor, Tensor]:
+    output, logsum = merge(output_a, logsum_a, output_b, logsum_b)
+    without_a, without_b = ((half == 0).all(dim=-1, keepdim=True) for half in (output_a, output_b))
+    return torch.where(without_a, output_b, torch.where(without_b, output_a, output)), logsum
+
+
 def _finite_logsum(a: Tensor, b: Tensor) -> Tensor:
     whole = torch.logaddexp(a, b)
     return whole.masked_fill(whole == -math.inf, 0.0)
@@ -1076,6 +1202,13 @@ MERGE_WRONG = [
         "wrong, too. Subtract the larger logsum from both instead; it cancels out.",
         _clamped(-80.0),
         0.5,
+    ),
+    Mistake(
+        "zero taken for empty",
+        "A half whose output is zero is taken for an empty one. But an average of values may be zero, and count all "
+        "the same: only a logsum of -inf says that a half is empty.",
+        _zero_for_empty,
+        0.75,
     ),
     Mistake(
         "0 for an empty logsum",
@@ -1164,7 +1297,7 @@ PROBES = [
         difficulty=1,
         cases=weights_cases,
         reference=weights,
-        right={"loop": weights_by_loop, "einsum": weights_by_einsum, "renormalised": weights_renormalised},
+        right={"loop": weights_by_loop, "einsum": weights_by_einsum, "by position": weights_by_position},
         original=("attention.attention_weights", "fast.attend"),
         wrong=WEIGHTS_WRONG,
         replaces="attention.attention_weights",

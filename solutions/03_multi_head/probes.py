@@ -205,7 +205,10 @@ MERGE_WRONG = [
 
 
 def layer_cases(seed: int) -> list[Case]:
-    """Return self- and cross-attention, with masks of several shapes; one query that may see nothing."""
+    """Return self- and cross-attention, with masks of all shapes that broadcast; queries that may see nothing.
+
+    At the end, scores are far from 0, and those of forbidden keys far above the others.
+    """
     g = torch.Generator().manual_seed(seed + 2000)
 
     def case(name: str, sizes: tuple[int, int, int], d_model: int, heads: int, mask: Tensor | None = None) -> Case:
@@ -216,19 +219,61 @@ def layer_cases(seed: int) -> list[Case]:
         inputs = {"x": x, "memory": memory} | ({} if mask is None else {"mask": mask})
         return Case(name, inputs, {"d_model": d_model, "heads": heads}, state)
 
-    longest, n = pick(g, 4, 5), pick(g, 2, 4)
+    longest, n = pick(g, 4, 5), pick(g, 2, 3)
     real = (torch.arange(longest) < torch.tensor([[longest - 1], [2]]))[:, None, None, :]
     per_head = torch.tensor([[[True, False], [True, True]], [[False, True], [False, False]]])[None]
     return [
         case("small, cross-attention", (1, 2, 3), 4, 2),
         case("self-attention", (2, n, n), 6, 3),
-        case("causal mask", (2, 3, 3), 4, 2, torch.ones(3, 3, dtype=torch.bool).tril()),
-        case("padding mask, cross-attention", (2, 3, longest), 6, 2, real),
-        case("a mask for each head, nothing allowed once", (2, 2, 2), 4, 2, per_head),
+        case("causal mask", (2, 3, 3), 2, 2, torch.ones(3, 3, dtype=torch.bool).tril()),
+        case("padding mask, cross-attention", (2, 3, longest), 4, 2, real),
+        case("a mask for each head, nothing allowed once", (2, 2, 2), 2, 2, per_head),
         case("cross-attention, as many keys as queries", (1, 3, 3), 4, 2),
         case("one head", (pick(g, 2, 3), 2, 2), 3, 1),
         case("four heads of width 1, cross-attention", (1, pick(g, 1, 3), pick(g, 2, 4)), 4, 4),
+        *[case(name, sizes, 2, 2, mask) for name, (sizes, mask) in _masks(g).items()],
+        _far(g, "scores far from 0"),
+        _far(g, "forbidden keys with scores far above the others", [[True, True, False], [False, False, True]]),
     ]
+
+
+def _masks(generator: torch.Generator) -> dict[str, tuple[tuple[int, int, int], Tensor]]:
+    """Return masks of shapes that are easily taken for others, each with the batch, queries and keys they are for."""
+    turn, length = pick(generator, 0, 2), pick(generator, 4, 5)
+    rows = torch.tensor([[[True, False, True], [True, True, False]], [[True, True, False], [False, True, True]]])
+    past, place = torch.ones(3, 3, dtype=torch.bool).tril(), torch.arange(length)
+    real = torch.tensor([[True, True, False], [False, True, True]])
+    pairs = torch.stack([rows, ~rows]).roll(turn, -1)
+    pairs[turn % 2, 0, 1] = False
+    return {
+        "three axes, a mask for each head, cross-attention": ((2, 2, 3), rows.roll(turn, -1)),
+        "three axes, keys for each head, cross-attention": ((2, pick(generator, 1, 2), 3), rows[:, :1].roll(turn, -1)),
+        "future and padding hidden": ((2, 3, 3), past & real[:, None, None, :]),
+        "a mask for each sentence and head, cross-attention": ((2, 2, 3), pairs),
+        "a window to both sides": ((1, length, length), (place[:, None] - place).abs() < 2),
+        "queries that may see all or nothing, cross-attention": ((2, 3, 2), (torch.arange(3) != turn)[:, None]),
+        "nothing allowed at all, cross-attention": ((1, 2, 3), torch.zeros(1, 3, dtype=torch.bool)),
+    }
+
+
+def _far(generator: torch.Generator, name: str, allowed: list[list[bool]] | None = None) -> Case:
+    """Return cross-attention in which allowed keys have nearly the same scores, in one head beyond 709, in one -709.
+
+    All products are exact, and 709 is as far as exp reaches, in float64, too. Where a sentence has one key alone, its
+    scores are beyond 100,000: farther than large numbers with which people fill.
+    """
+    seen = torch.ones(1, 3, dtype=torch.bool) if allowed is None else torch.tensor(allowed)
+    state = {f"{part}.weight": _draw(generator, 2, 2) for part in ("query", "key", "value", "output")}
+    x, memory = _draw(generator, len(seen), 2, 2), _draw(generator, len(seen), 3, 2)
+    signs = torch.tensor([1.0, -1.0]).roll(pick(generator, 0, 1))
+    state["query.weight"] = torch.stack([signs * pick(generator, 5, 6), torch.zeros(2)], dim=1)
+    state["key.weight"] = torch.tensor([[pick(generator, 5, 6), 0.25], [pick(generator, 5, 6), -0.25]])
+    x[..., 0] = torch.tensor([pick(generator, 5, 6), -pick(generator, 5, 6)])
+    x[seen.sum(dim=1) == 1, :, 0] *= 200
+    memory[..., 0] = seen * 12.0 - 6.0
+    memory[..., 1] = torch.tensor([0.0, 0.25, 0.75])[torch.randperm(3, generator=generator)]
+    mask = {} if allowed is None else {"mask": seen[:, None, None, :]}
+    return Case(name, {"x": x, "memory": memory} | mask, {"d_model": 2, "heads": 2}, state)
 
 
 def _softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -309,6 +354,17 @@ def _filled(number: float) -> Callable[..., Tensor]:
 
 def _late(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores.softmax(dim=-1) if mask is None else scores.softmax(dim=-1) * mask
+
+
+def _brought_back(scores: Tensor, mask: Tensor | None) -> Tensor:
+    weights = _late(scores, mask)
+    return weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-12)
+
+
+def _exp(scores: Tensor, mask: Tensor | None) -> Tensor:
+    powers = scores.exp() if mask is None else scores.exp() * mask
+    sums = powers.sum(dim=-1, keepdim=True)
+    return powers / sums.masked_fill(sums == 0, 1.0)
 
 
 def _along(axis: int) -> Callable[..., Tensor]:
@@ -448,6 +504,27 @@ LAYER_WRONG = [
         "The mask comes after the softmax: forbidden keys have taken their share by then.",
         _layer(softmax=staticmethod(_late)),
         0.5,
+    ),
+    Mistake(
+        "brought back to 1 after the softmax",
+        "The mask comes after the softmax, and the rows are brought back to 1. Where a forbidden key's score is far "
+        "above the others', these have next to nothing left that could be brought back: hide keys before the softmax.",
+        _layer(softmax=staticmethod(_brought_back)),
+        0.75,
+    ),
+    Mistake(
+        "exp without the maximum",
+        "exp is taken of the scores as they are. Far above 0 it overflows, and far below nothing is left of it: "
+        "subtract the largest score of each row first, as softmax does.",
+        _layer(softmax=staticmethod(_exp)),
+        0.75,
+    ),
+    Mistake(
+        "three axes taken for a batch",
+        "A mask with three axes is taken for [batch query key]. It broadcasts to [batch heads query key], from the "
+        "last axis on: its first axis is the heads'. Use it as it is.",
+        _layer(softmax=staticmethod(lambda s, m: _softmax(s, m[:, None] if m is not None and m.dim() == 3 else m))),
+        0.75,
     ),
     Mistake(
         "uniform where nothing is allowed",

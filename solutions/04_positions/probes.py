@@ -21,7 +21,7 @@ def sinusoid_cases(seed: int) -> list[Case]:
     g = torch.Generator().manual_seed(seed)
     wide, square = 2 * pick(g, 5, 8), 2 * pick(g, 2, 4)
     tables = {"small": (3, 4), "long": (pick(g, 7, 12), 2), "wide": (2, wide), "square": (square, square)}
-    tables |= {"one position": (1, 4), "longer": (pick(g, 9, 14), 8)}
+    tables |= {"one position": (1, 4), "longer": (pick(g, 9, 14), 8), "as wide as before": (pick(g, 66, 80), 2)}
     return [Case(name, {"length": n, "d_model": d}) for name, (n, d) in tables.items()]
 
 
@@ -244,6 +244,7 @@ def rotated_cases(seed: int) -> list[Case]:
         "one token": (2, 2, 1, 4, pick(g, 4, 9)),
         "many pairs": (1, 1, 2, 2 * pick(g, 4, 6), pick(g, 1, 3)),
         "all sizes alike": (4, 4, 4, 4, 2),
+        "far from the start": (1, 2, 3, 4, pick(g, 70, 110)),
     }
     return [
         Case(name, {"x": draw(g, b, h, n, d, mean=0.4), "first": first}) for name, (b, h, n, d, first) in shapes.items()
@@ -382,6 +383,7 @@ def bias_cases(seed: int) -> list[Case]:
         "late": (2, 2, late + 2, late),
         "beyond the last key": (2, pick(g, 2, 3), 3, pick(g, 4, 7)),
         "more queries than keys": (4, 4, 2, 0),
+        "far from the keys": (2, 1, 3, pick(g, 60, 90)),
     }
     names = ("heads", "queries", "keys", "first")
     return [Case(name, dict(zip(names, numbers, strict=True))) for name, numbers in shapes.items()]
@@ -507,6 +509,7 @@ def relative_cases(seed: int) -> list[Case]:
         "all sizes alike": ((5,), 5, 5, 2),
         "one vector for all": ((), pick(g, 3, 5), pick(g, 2, 4), 0),
         "one position": ((2,), 1, 3, 2),
+        "three axes of batch": ((2, 1, pick(g, 2, 3)), 3, 2, 1),
     }
     return [
         Case(name, {"query": draw(g, *batch, n, d), "table": draw(g, 2 * k + 1, d)})
@@ -628,6 +631,8 @@ def table_cases(seed: int) -> list[Case]:
         case("negative", 9, 2, -2 - more, (-2 - more,), "the position"),
         case("negative, ends inside", 9, n + 2, -n, (-n,), "the position"),
         case("negative by one", 9, 1, -1, (-1,), "the position"),
+        case("the last row alone", rows, 1, rows - 1),
+        case("the only row", 1, 1, 0),
     ]
 
 

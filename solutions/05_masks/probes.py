@@ -22,7 +22,7 @@ def _tril(rows: int, columns: int, diagonal: int = 0) -> Tensor:
 
 
 def causal_cases(seed: int) -> list[Case]:
-    """Return lengths with and without a past."""
+    """Return lengths with and without a past; one is longer than the masks that people keep and cut."""
     g = torch.Generator().manual_seed(seed)
     drawn = [tuple(sizes(g, 2, 3, 11)) for _ in range(2)]
     lengths = {
@@ -36,6 +36,7 @@ def causal_cases(seed: int) -> list[Case]:
         "no past given": (pick(g, 3, 6),),
         "some after some": drawn[0],
         "some after some others": drawn[1],
+        "one after many": (1, pick(g, 64, 67)),
     }
     return [Case(name, dict(zip(("length", "past"), of, strict=False))) for name, of in lengths.items()]
 
@@ -302,7 +303,7 @@ DECODER_WRONG = [
 def polarity_cases(seed: int) -> list[Case]:
     """Return self- and cross-attention in which some keys are padding; every sentence has a word.
 
-    In one case the words have scores far below 0, though they are nearly the same.
+    In some cases the words have scores far from 0, though they are nearly the same, or padding's are far above them.
     """
     g = torch.Generator().manual_seed(seed + 2000)
 
@@ -328,7 +329,32 @@ def polarity_cases(seed: int) -> list[Case]:
         case("sizes from the seed", [2, pick(g, 3, 4)], heads, n, d_k, d_v),
         scattered,
         far,
+        _far_words(g, case("words with scores far from 0", [2, 3], 1, 2, 4)),
+        _far_padding(g, case("padding with scores far above the words'", [2, 1], 1, pick(g, 2, 3), 4)),
     ]
+
+
+def _far_words(generator: torch.Generator, case: Case) -> Case:
+    """Give all keys nearly the same scores, beyond 709 for one query and -709 for the other: exp doesn't reach there.
+
+    All products are exact.
+    """
+    signs = torch.randint(0, 2, (4,), generator=generator) * 2.0 - 1
+    offsets = torch.randint(-2, 3, case.inputs["key"].shape, generator=generator) / 4
+    case.inputs["query"] = torch.stack([4 * signs, -4 * signs]).expand(2, 1, 2, 4).clone()
+    case.inputs["key"] = 100 * signs + offsets
+    return case
+
+
+def _far_padding(generator: torch.Generator, case: Case) -> Case:
+    """Give padding scores beyond 2,000, and the word that is alone one below -100,000: no fill may come near it."""
+    signs = torch.randint(0, 2, (4,), generator=generator) * 2.0 - 1
+    query, key, real = (case.inputs[name] for name in ("query", "key", "real"))
+    query[0] = signs * (query[0].abs() + 1)
+    query[1] = signs * 40
+    key[1] = signs * -2500
+    case.inputs["key"] = torch.where(real[:, None, :, None], key, signs * 1000)
+    return case
 
 
 def hidden(query: Tensor, key: Tensor, value: Tensor, real: Tensor) -> Tensor:
@@ -370,6 +396,10 @@ def _weighed(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor
         return change(scores, real[:, None, None, :]) @ value
 
     return answer
+
+
+def _brought_back(weights: Tensor) -> Tensor:
+    return weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-9)
 
 
 POLARITY_WRONG = [
@@ -425,6 +455,13 @@ POLARITY_WRONG = [
         "The weights of padding, or its values, are set to 0 after the softmax. The words' don't sum to 1 then.",
         _weighed(lambda scores, real: scores.softmax(dim=-1) * real),
         0.5,
+    ),
+    Mistake(
+        "brought back to 1 after the softmax",
+        "Padding's weights are set to 0 after the softmax, and the rows are brought back to 1. Where padding's score "
+        "is far above the words', these have nothing left that could be brought back: hide it before the softmax.",
+        _weighed(lambda scores, real: _brought_back(scores.softmax(dim=-1) * real)),
+        0.75,
     ),
     Mistake(
         "-1 is too little",
@@ -582,13 +619,13 @@ WINDOW_WRONG = [
 
 
 def packed_cases(seed: int) -> list[Case]:
-    """Return rows of sentences' numbers; 0 is padding."""
+    """Return rows of sentences' numbers, 17 or more in one of them; 0 is padding."""
     g = torch.Generator().manual_seed(seed + 4000)
 
     def row(lengths: list[int], padding: int = 0) -> list[int]:
         return [i for i, length in enumerate(lengths, start=1) for _ in range(length)] + [0] * padding
 
-    lengths, padding = [pick(g, 1, 3) for _ in range(pick(g, 4, 6))], pick(g, 0, 2)
+    lengths, padding, before = [pick(g, 1, 3) for _ in range(pick(g, 4, 6))], pick(g, 0, 2), pick(g, 3, 13)
     rows = {
         "small": [[1, 1, 2, 2]],
         "padding at the end": [[1, 1, 2, 0, 0]],
@@ -599,6 +636,7 @@ def packed_cases(seed: int) -> list[Case]:
         "nothing but padding in a row": [(first := row([pick(g, 1, 3), 1])), [0] * len(first)],
         "many sentences": [row(lengths, padding)],
         "sentences of one word": [row([1] * pick(g, 3, 5))],
+        "more than sixteen sentences": [row([1] * before + [2] + [1] * (16 - before), pick(g, 0, 1))],
     }
     return [Case(name, {"sentence": torch.tensor(numbers)}) for name, numbers in rows.items()]
 
@@ -718,8 +756,16 @@ def prefix_cases(seed: int) -> list[Case]:
     floats.inputs["prefixes"] = floats.inputs["prefixes"].float()
     doubles = case("not integers, but of 64 bits", [3, 2], 4, ("float64",), "the dtype that came")
     doubles.inputs["prefixes"] = doubles.inputs["prefixes"].double()
-    short = case("integers of 32 bits", [2, 1], 3)
-    short.inputs["prefixes"] = short.inputs["prefixes"].int()
+    half = case("not integers, of 16 bits", [1, pick(g, 2, 3)], 3, ("float16",), "the dtype that came")
+    half.inputs["prefixes"] = half.inputs["prefixes"].half()
+    brief = case("not integers, of 16 bits, the other kind", [0, 2], 5, ("bfloat16",), "the dtype that came")
+    brief.inputs["prefixes"] = brief.inputs["prefixes"].bfloat16()
+    truth = case("truth values", [1, 0, 1], pick(g, 3, 5), ("bool",), "the dtype that came")
+    truth.inputs["prefixes"] = truth.inputs["prefixes"].bool()
+    short = case("integers of 16 bits", [2, 1], 3)
+    short.inputs["prefixes"] = short.inputs["prefixes"].short()
+    unsigned = case("integers of 8 bits, without a sign", [3, 0, pick(g, 1, 2)], 4)
+    unsigned.inputs["prefixes"] = unsigned.inputs["prefixes"].to(torch.uint8)
     both, n, most = "the prefix and the length", pick(g, 5, 8), pick(g, 11, 19)
     below = -pick(g, 2, 9)
     return [
@@ -730,6 +776,7 @@ def prefix_cases(seed: int) -> list[Case]:
         case("longer", [pick(g, 3, n), pick(g, 0, 4)], n),
         case("one for each of some", [pick(g, 0, 4) for _ in range(pick(g, 3, 5))], pick(g, 4, 6)),
         short,
+        unsigned,
         case("too long", [2, most], n, (str(most), str(n)), both),
         case("too long by one", [4], 3, ("4", "3"), both),
         case("too long, not the last", [1, most, 2], n, (str(most), str(n)), both),
@@ -738,12 +785,15 @@ def prefix_cases(seed: int) -> list[Case]:
         case("negative by one", [3, -1, 2], 4, ("-1",), "the prefix"),
         floats,
         doubles,
+        half,
+        brief,
+        truth,
     ]
 
 
 def prefix(prefixes: Tensor, length: int) -> Tensor:
     """Return the right mask, or say what is wrong."""
-    if prefixes.is_floating_point() or prefixes.dtype == torch.bool:
+    if prefixes.dtype.is_floating_point or prefixes.dtype.is_complex or prefixes.dtype == torch.bool:
         raise TypeError(f"prefixes must be integers, got {prefixes.dtype}")
     for number in prefixes.tolist():
         if not 0 <= number <= length:
@@ -775,11 +825,21 @@ def prefix_by_reach(prefixes: Tensor, length: int) -> Tensor:
 
 
 def _too_long_only(prefixes: Tensor, length: int) -> Tensor:
-    if prefixes.is_floating_point():
-        raise TypeError(f"got {prefixes.dtype}")
+    prefix(prefixes[:0], length)
     if prefixes.max() > length:
         raise ValueError(f"{int(prefixes.max())} is more than {length}")
     return _prefix(prefixes, length)
+
+
+def _by_dtype(refused: Callable[[Tensor], bool]) -> Callable[[Tensor, int], Tensor]:
+    """Return the right answer, but that the dtype is judged otherwise."""
+
+    def answer(prefixes: Tensor, length: int) -> Tensor:
+        if refused(prefixes):
+            raise TypeError(f"prefixes must be integers, got {prefixes.dtype}")
+        return prefix(prefixes.long(), length)
+
+    return answer
 
 
 def _below(prefixes: Tensor, length: int) -> Tensor:
@@ -852,6 +912,19 @@ PREFIX_WRONG = [
         "negative let through",
         "Prefixes that are too long are refused, but negative ones aren't.",
         _too_long_only,
+        0.75,
+    ),
+    Mistake(
+        "truth values let through",
+        "True and False pass for prefixes of 1 and 0. torch.bool isn't a dtype of floating point, but it isn't one of "
+        "integers, either: raise TypeError.",
+        _by_dtype(lambda p: p.is_floating_point()),
+        0.75,
+    ),
+    Mistake(
+        "only two dtypes allowed",
+        "Prefixes of int16 or uint8 are refused. These are integers, too, as good as int32 and int64.",
+        _by_dtype(lambda p: p.dtype not in (torch.int32, torch.int64)),
         0.75,
     ),
     Mistake(

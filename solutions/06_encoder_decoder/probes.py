@@ -43,27 +43,43 @@ CACHES = ("KeyValueCache", "MemoryCache")
 
 
 def layer_cases(seed: int) -> list[Case]:
-    """Return layers of both kinds of norm, with and without masks; in one, both sentences are of one length."""
+    """Return layers of both kinds of norm, with masks of several shapes and without, with caches, and in training.
+
+    In one, both sentences are of one length. In training nearly everything is dropped: what then comes out is certain.
+    """
     g = torch.Generator().manual_seed(seed)
 
-    def case(name: str, shape: tuple[int, int, int], heads: int, norm: str, **more: Any) -> Case:
+    def case(
+        name: str, shape: tuple[int, int, int], heads: int, norm: str, dropout: float | None = None, **more: Any
+    ) -> Case:
         batch, n, m = shape
-        d_model, d_ff = 2 * heads, pick(g, 3, 7)
+        d_model, d_ff = max(2 * heads, 3), pick(g, 3, 5)
         inputs = {"x": draw(g, batch, n, d_model), "memory": draw(g, batch, m, d_model, mean=0.4)} | more
         constructor = {"d_model": d_model, "heads": heads, "d_ff": d_ff, "norm": norm}
+        constructor |= {} if dropout is None else {"dropout": dropout}
         return Case(name, inputs, constructor, _state(g, d_model, d_ff))
 
-    long, short = sizes(g, 2, 4, 6), sizes(g, 2, 2, 3)
-    real = _real([3, 2], 5)[:, None, None, :]
+    long, short = pick(g, 4, 6), sizes(g, 2, 2, 3)
+    real = _real([3, 2], 4)[:, None, None, :]
+    window = torch.stack([_tril(3), _tril(3).triu(-1)])  # one for each head
+    padded = _tril(2) & _real([2, 1], 2)[:, None, None, :]
+    late = real & torch.ones(2, 4, dtype=torch.bool).tril(1)  # while the source is still being read
+    recent = {"mask": _tril(4).triu(-1), "memory_mask": _real([short[1]], 4)[:, None, None, :]}
     return [
         case("small, pre-norm", (1, short[0], short[1]), 2, "pre"),
-        case("post-norm", (1, short[1], long[0]), 2, "post"),
-        case("both masks", (2, 3, 5), 2, "pre", mask=_tril(3), memory_mask=real),
-        case("both masks, one length", (2, 3, 3), 2, "post", mask=_tril(3), memory_mask=real[..., 1:4]),
-        case("the memory's mask alone", (2, 4, 5), 2, "pre", mask=None, memory_mask=real),
-        case("the target's mask alone", (1, 3, long[1]), 3, "post", mask=_tril(3)),
-        case("in steps, with caches", (2, short[0], 5), 2, "pre", mask=None, memory_mask=real, caches=CACHES),
+        case("post-norm", (1, short[1], long), 2, "post"),
+        case("both masks", (2, 3, 4), 2, "pre", 0.4, mask=_tril(3), memory_mask=real),
+        case("both masks, one length", (2, 3, 3), 2, "post", mask=window, memory_mask=real[..., 1:4]),
+        case("the memory's mask alone", (2, 2, 4), 2, "pre", mask=None, memory_mask=late),
+        case("the target's mask alone", (2, 2, short[0]), 3, "post", mask=padded),
+        case("in steps, with caches", (2, short[0], 4), 2, "pre", mask=None, memory_mask=real, caches=CACHES),
+        case("a prompt of three, then a step", (1, 4, 4), 2, "post", **recent, caches=CACHES, prompt=3),
+        case("in training, pre-norm", (1, short[0], short[1]), 1, "pre", NEARLY_ALL, training=True),
+        case("in training, post-norm", (1, short[1], short[0]), 1, "post", NEARLY_ALL, training=True),
     ]
+
+
+NEARLY_ALL = 0.9999999  # as a dropout; 1 isn't allowed
 
 
 Cache = multi_head.KeyValueCache | None
@@ -72,11 +88,11 @@ Cache = multi_head.KeyValueCache | None
 class Layer(nn.Module):
     """The right layer, in steps, each of which a mistake can replace."""
 
-    def __init__(self, d_model: int, heads: int, d_ff: int, norm: str) -> None:
+    def __init__(self, d_model: int, heads: int, d_ff: int, norm: str, dropout: float = 0.0) -> None:
         super().__init__()
         self.self_attention, self.cross_attention = (multi_head.MultiHeadAttention(d_model, heads) for _ in range(2))
         self.feed_forward = layers.FeedForward(d_model, d_ff)
-        self.residuals = nn.ModuleList(layers.Residual(d_model, norm=norm) for _ in range(3))
+        self.residuals = nn.ModuleList(layers.Residual(d_model, dropout, norm) for _ in range(3))
 
     def around(self, number: int, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Return a sub-layer's output in its residual connection."""
@@ -115,14 +131,15 @@ class LayerInFull(Layer):
     def steps(self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """Return the same."""
         first, second, third = (residual.norm for residual in self.residuals)
+        drop = self.residuals[0].dropout
         if self.residuals[0].norm_first:
             y = first(x)
-            x = x + self.self_attention(y, y, mask, self.caches[0])
-            x = x + self.cross_attention(second(x), memory, memory_mask, self.caches[1])
-            return x + self.feed_forward(third(x))
-        x = first(x + self.self_attention(x, x, mask, self.caches[0]))
-        x = second(x + self.cross_attention(x, memory, memory_mask, self.caches[1]))
-        return third(x + self.feed_forward(x))
+            x = x + drop(self.self_attention(y, y, mask, self.caches[0]))
+            x = x + drop(self.cross_attention(second(x), memory, memory_mask, self.caches[1]))
+            return x + drop(self.feed_forward(third(x)))
+        x = first(x + drop(self.self_attention(x, x, mask, self.caches[0])))
+        x = second(x + drop(self.cross_attention(x, memory, memory_mask, self.caches[1])))
+        return third(x + drop(self.feed_forward(x)))
 
 
 class LayerByHead(Layer):
@@ -134,18 +151,19 @@ class LayerByHead(Layer):
 
     def cross(self, y: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """Return the same."""
-        seen = None if memory_mask is None else memory_mask[:, 0]
-        return _by_head(self.cross_attention, y, memory, seen, self.caches[1])
+        return _by_head(self.cross_attention, y, memory, memory_mask, self.caches[1])
 
 
 def _by_head(attention: nn.Module, x: Tensor, memory: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
     project = attention.keys_and_values
     key, value = project(memory) if cache is None else cache(memory, project, x.size(1))
     found, d_k = [], x.size(-1) // attention.heads
+    allowed = torch.tensor(True) if mask is None else mask
+    allowed = allowed.expand(len(x), attention.heads, x.size(1), key.size(2))
     for head in range(attention.heads):
         part = slice(head * d_k, (head + 1) * d_k)
         scores = torch.einsum("bnc,bmc->bnm", attention.query(x)[..., part], key[:, head]) * d_k**-0.5
-        scores = scores if mask is None else scores.masked_fill(~mask, -math.inf)
+        scores = scores.masked_fill(~allowed[:, head], -math.inf)
         found.append(scores.softmax(dim=-1) @ value[:, head])
     return attention.output(torch.cat(found, dim=-1))
 
@@ -175,6 +193,10 @@ def _placed(first: Callable[[bool], bool]) -> Callable[..., Tensor]:
         return x + sublayer(norm(x)) if first(self.residuals[number].norm_first) else norm(x + sublayer(x))
 
     return around
+
+
+def _only_causal(self: Layer, y: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
+    return self.self_attention(y, y, None if mask is None else _tril(y.size(1)), self.caches[0])
 
 
 class _CrossFirst(Layer):
@@ -258,6 +280,24 @@ LAYER_WRONG = [
             cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(y, memory, None, self.caches[1]),
         ),
         0.25,
+    ),
+    Mistake(
+        "no mask with caches",
+        "With caches the target's mask isn't handed on. A prompt of several words may come in one call, and each of "
+        "them must see no later one: hand `mask` on in any case.",
+        _layer(
+            own=lambda self, y, memory, mask, memory_mask: self.self_attention(
+                y, y, mask if self.caches[0] is None else None, self.caches[0]
+            )
+        ),
+        0.75,
+    ),
+    Mistake(
+        "a causal mask of its own",
+        "A causal mask is made in place of the one that's passed. `mask` may hide more, such as padding or what is far "
+        "away: hand it on as it is.",
+        _layer(own=_only_causal),
+        0.5,
     ),
     Mistake(
         "memory not used",
@@ -344,6 +384,13 @@ LAYER_WRONG = [
         0.5,
     ),
     Mistake(
+        "dropout left out",
+        "In training nothing is dropped. `self.residuals[i](x, sublayer)` sees to that; if you write the connection "
+        "out yourself, put what the sub-layer returns through `self.residuals[i].dropout` before it's added.",
+        _layer(around=_placed(lambda first: first)),
+        0.75,
+    ),
+    Mistake(
         "caches not handed on",
         "The caches aren't handed on as they should be: caches[0] to the self-attention, caches[1] to the attention to "
         "the memory. Without them each new word would see itself alone when chapter 08 decodes.",
@@ -370,7 +417,10 @@ LAYER_WRONG = [
 
 
 def residual_cases(seed: int) -> list[Case]:
-    """Return vectors of several sizes; in one case they are so small that the epsilon counts."""
+    """Return vectors of several sizes.
+
+    In some cases they are so small that the epsilon counts; in some their squares are too large for float32's digits.
+    """
     g = torch.Generator().manual_seed(seed + 1000)
 
     def case(name: str, norm: str, shape: list[int], scale: float = 1.0) -> Case:
@@ -380,6 +430,16 @@ def residual_cases(seed: int) -> list[Case]:
         inputs |= {"gain": draw(g, d_model, mean=1.3, scale=0.4), "shift": draw(g, d_model, scale=0.5)}
         return Case(name, inputs | {"norm": norm})
 
+    def far(name: str, norm: str, n: int) -> Case:
+        made = case(name, norm, [1, n, 4])
+        apart = torch.stack([torch.randperm(4, generator=g) * 10 for _ in range(n)])
+        apart = apart + torch.randint(0, 16, (n, 4), generator=g) / 4
+        made.inputs["x"] = (5000 + apart)[None]  # in quarters, so that sums are exact in any order
+        W = torch.randint(-1, 2, (4, 4), generator=g) / 4
+        W[3] = -W[:3].sum(dim=0)  # the sums stay as far from 0, all alike
+        made.inputs["W"] = W
+        return made
+
     return [
         case("small, post-norm", "post", [1, 2, 3]),
         case("small, pre-norm", "pre", [1, 3, 4]),
@@ -387,6 +447,8 @@ def residual_cases(seed: int) -> list[Case]:
         case("batch, pre-norm", "pre", sorted(sizes(g, 3))),
         case("tiny vectors, post-norm", "post", [2, 1, 4], 0.005),
         case("tiny vectors, pre-norm", "pre", [2, 3, 5], 0.005),
+        far("numbers far from 0, post-norm", "post", pick(g, 2, 3)),
+        far("numbers far from 0, pre-norm", "pre", pick(g, 2, 3)),
     ]
 
 
@@ -598,6 +660,12 @@ def cross_cases(seed: int) -> list[Case]:
     far.inputs["x"] = far.inputs["x"][:, :1].sign() * torch.tensor([[-40.0], [-60.0]])
     far.inputs["memory"] = far.inputs["x"][:, :1].sign() * -3 + far.inputs["memory"] / 50
     far.inputs["W_q"] = far.inputs["W_k"] = torch.eye(3) + 0.01
+    above = case("padding with scores far above 0", (2, 2, 4, 3, 2), [3, 2])
+    above.inputs["x"] = above.inputs["x"] / 50 + torch.tensor([40.0, 60.0])[:, None, None]
+    above.inputs["memory"] = above.inputs["memory"] / 50 + torch.tensor([0.0, 3.0])[:, None, None]
+    above.inputs["memory"] += 5.0 * ~above.inputs["real"][..., None]
+    above.inputs["x"], above.inputs["memory"] = (_rounded(above.inputs[name]) for name in ("x", "memory"))
+    above.inputs["W_q"] = above.inputs["W_k"] = torch.eye(3)
     scattered = case("padding in between", (2, 3, 4, 2, 2), [4, 4])
     scattered.inputs["real"] = torch.tensor([[True, False, True, True], [False, True, True, False]])
     return [
@@ -609,7 +677,12 @@ def cross_cases(seed: int) -> list[Case]:
         case("one target word", (2, 1, 5, 3, 2), [4, pick(g, 1, 3)]),
         scattered,
         far,
+        above,
     ]
+
+
+def _rounded(x: Tensor) -> Tensor:
+    return (x * 100).round() / 100
 
 
 def crossed(x: Tensor, memory: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
@@ -655,6 +728,11 @@ def _cross(
         return _attended(query, key, value, mask(real, _tril(x.size(1))))
 
     return answer
+
+
+def _rescaled(x: Tensor, memory: Tensor, real: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor) -> Tensor:
+    weights = ((x @ W_q) @ (memory @ W_k).mT / math.sqrt(W_q.size(1))).softmax(dim=-1) * real[:, None, :]
+    return weights / weights.sum(dim=-1, keepdim=True) @ (memory @ W_v)
 
 
 CROSS_WRONG = [
@@ -721,6 +799,13 @@ CROSS_WRONG = [
         "Queries come from the memory, too: one output for each source word. It's the target that asks.",
         _cross("mmm"),
         0.25,
+    ),
+    Mistake(
+        "hidden after the softmax",
+        "Padding takes part in the softmax; its weights are set to 0 afterwards, and the others rescaled. Where a "
+        "padding's score is far above the words', nothing is left to rescale: 0/0. Hide scores, before the softmax.",
+        _rescaled,
+        0.75,
     ),
     Mistake(
         "no scale",
@@ -878,19 +963,26 @@ def fitted_cases(seed: int) -> list[Case]:
         name: str, x: list[int], memory: list[int], source: list[int], padding: int = 0, at_fault: str = ""
     ) -> Case:
         tokens = torch.randint(1, 9, source, generator=g)
-        tokens[-1, -1:] = padding
+        tokens.view(-1)[-1] = padding
         inputs = {"x": draw(g, *x), "memory": draw(g, *memory), "source": tokens, "padding": padding}
         shapes = {"x": x, "memory": memory, "source": source}
         words = tuple(", ".join(map(str, shapes[name])) for name in at_fault.split())
         return Case(name, inputs, mentions=words, telling="both shapes" if words else "")
 
     b, n, m, d = sizes(g, 4, 2, 6)
-    zero = case("0 is a word", [2, 3, 2], [2, 4, 2], [2, 4], 9)
-    zero.inputs["source"][0, 1] = 0
-    floats = case("not integers", [2, 3, 2], [2, 4, 2], [2, 4])
-    floats.inputs["source"] = floats.inputs["source"].float()
-    short = case("integers of 32 bits", [2, 3, 2], [2, 4, 2], [2, 4])
-    short.inputs["source"] = short.inputs["source"].int()
+
+    def typed(name: str, dtype: torch.dtype, named: str = "") -> Case:
+        made = case(name, [2, 3, 2], [2, 4, 2], [2, 4])
+        made.inputs["source"] = made.inputs["source"].to(dtype)
+        return Case(
+            name, made.inputs, mentions=(named,) if named else (), telling="the dtype that came" if named else ""
+        )
+
+    zero = case("0 is a word, in 16 bits", [2, 3, 2], [2, 4, 2], [2, 4], 9)
+    zero.inputs["source"][0, 1], zero.inputs["source"][1, 1] = 0, 9
+    zero.inputs["source"] = zero.inputs["source"].short()
+    alike = case("one length, in 32 bits", [2, 3, 2], [2, 3, 2], [2, 3])
+    alike.inputs["source"] = alike.inputs["source"].int()
     nothing = case("a source of nothing but padding", [2, n, 2], [2, 3, 2], [2, 3], 5)
     nothing.inputs["source"][0] = 5
     only = case("a memory of another batch than both", [3, 2, 4], [1, 5, 4], [3, 5])
@@ -898,32 +990,40 @@ def fitted_cases(seed: int) -> list[Case]:
     return [
         case("small", [1, 2, 3], [1, 4, 3], [1, 4]),
         case("sizes from the seed", [b, n, d], [b, m, d], [b, m], 3),
-        case("one length", [2, 3, 2], [2, 3, 2], [2, 3]),
+        alike,
         zero,
         case("another source", [2, 3, 4], [2, 5, 4], [2, 6], 0, "memory source"),
         case("the target's tokens", [2, 3, 4], [2, 5, 4], [2, 3], 0, "memory source"),
         case("a source of another batch", [3, 2, 4], [3, 5, 4], [1, 5], 0, "memory source"),
         case("a memory of another batch", [3, 2, 4], [1, 5, 4], [1, 5], 0, "x memory"),
-        case("two memories for three targets", [3, 4, 5], [2, 6, 5], [2, 6], 0, "x memory"),
+        case("a source without a batch", [3, 2, 4], [3, 3, 4], [3], 0, "memory source"),
+        case("a source with an axis more", [2, 3, 5], [2, 5, 5], [2, 5, 5], 0, "memory source"),
+        case("three memories for two targets", [2, 4, 5], [3, 6, 5], [3, 6], 0, "x memory"),
         case("two memories for four targets", [4, 2, 3], [2, 5, 3], [2, 5], 0, "x memory"),
         case("a wider memory", [2, 3, 4], [2, 5, 6], [2, 5], 0, "x memory"),
         case("a narrower memory", [2, 3, d + 1], [2, 5, d], [2, 5], 0, "x memory"),
         only,
-        short,
+        typed("integers of 8 bits", torch.uint8),
         nothing,
-        Case(floats.name, floats.inputs, mentions=("float32",), telling="the dtype that came"),
+        typed("not integers", torch.float32, "float32"),
+        typed("not integers, of half precision", torch.float16, "float16"),
+        typed("True and False", torch.bool, "bool"),
     ]
 
 
 def fitted(x: Tensor, memory: Tensor, source: Tensor, padding: int) -> Tensor:
     """Return the right mask, or say what doesn't fit."""
-    if source.is_floating_point() or source.dtype == torch.bool:
+    if not _integers(source):
         raise TypeError(f"source must hold integers, got {source.dtype}")
     if source.shape != memory.shape[:2]:
         raise ValueError(f"source {list(source.shape)} doesn't belong to memory {list(memory.shape)}")
     if x.size(0) != memory.size(0) or x.size(2) != memory.size(2):
         raise ValueError(f"x {list(x.shape)} and memory {list(memory.shape)} must agree in batch and d_model")
     return _shown(source, padding)
+
+
+def _integers(source: Tensor) -> bool:
+    return not source.is_floating_point() and source.dtype != torch.bool
 
 
 def _shown(source: Tensor, padding: int) -> Tensor:
@@ -943,7 +1043,7 @@ def fitted_by_names(x: Tensor, memory: Tensor, source: Tensor, padding: int) -> 
 
 def fitted_by_torch(x: Tensor, memory: Tensor, source: Tensor, padding: int) -> Tensor:
     """Return the same, products tried instead of sizes compared."""
-    if source.dtype not in (torch.int32, torch.int64):
+    if torch.result_type(source, 0.5) == source.dtype or source.dtype == torch.bool:
         raise TypeError(f"got {source.dtype}")
     try:
         torch.bmm(x, memory.mT)
@@ -953,11 +1053,20 @@ def fitted_by_torch(x: Tensor, memory: Tensor, source: Tensor, padding: int) -> 
     return source.ne(padding).reshape(len(source), 1, 1, -1)
 
 
+def _letting(*dtypes: torch.dtype) -> Callable[..., Tensor]:
+    """Return the right answer, but that source tokens of some dtypes are let through."""
+
+    def answer(x: Tensor, memory: Tensor, source: Tensor, padding: int) -> Tensor:
+        return fitted(x, memory, source.long() if source.dtype in dtypes else source, padding)
+
+    return answer
+
+
 def _refusing(test: Callable[[torch.Size, torch.Size, torch.Size], bool]) -> Callable[..., Tensor]:
     """Return an answer that refuses shapes of which a test holds, and source tokens that aren't integers."""
 
     def answer(x: Tensor, memory: Tensor, source: Tensor, padding: int) -> Tensor:
-        if source.is_floating_point():
+        if not _integers(source):
             raise TypeError(f"source must hold integers, got {source.dtype}")
         if test(x.shape, memory.shape, source.shape):
             raise ValueError(f"x {list(x.shape)}, memory {list(memory.shape)}, source {list(source.shape)}")
@@ -1016,6 +1125,30 @@ FITTED_WRONG = [
                 or (1 not in (source[0], memory[0]) and not x[0] == memory[0] == source[0])
             )
         ),
+        0.75,
+    ),
+    Mistake(
+        "axes not counted",
+        "Two sizes of source are compared, and an axis more, or less, isn't thought of. Compare the whole shape: "
+        "source.shape != memory.shape[:2].",
+        _refusing(
+            lambda x, memory, source: (
+                source[0] != memory[0] or source[1] != memory[1] or (x[0], x[2]) != (memory[0], memory[2])
+            )
+        ),
+        0.75,
+    ),
+    Mistake(
+        "half precision let through",
+        "float32 is refused, but float16 comes through. `is_floating_point()` knows all of these dtypes.",
+        _letting(torch.float16, torch.bfloat16),
+        0.75,
+    ),
+    Mistake(
+        "True and False let through",
+        "A source of True and False is let through. These aren't integers: somebody has passed a mask instead of the "
+        "tokens. `is_floating_point()` doesn't find it; compare with torch.bool, too.",
+        _letting(torch.bool),
         0.75,
     ),
     Mistake(
@@ -1111,7 +1244,24 @@ def rates_cases(seed: int) -> list[Case]:
         case("only sure links", (2, 4, 5, 3), [5, 3], 0.0),
         case("a sentence without a word", (2, pick(g, 2, 3), 4, 5), [4, 0]),
         perfect,
+        _shared(case("two largest weights alike", (1, 3, pick(g, 5, 6), 4), [5]), g),
     ]
+
+
+def _shared(case: Case, g: torch.Generator) -> Case:
+    """Return the case with rows in which two words share the largest weight; both are marked alike.
+
+    So it doesn't matter which of the two gives the link, only that there is one. In the first head it's so in rows
+    without a mark, in the second in all rows, in the third in none.
+    """
+    weights, sure, possible = (case.inputs[name] for name in ("weights", "sure", "possible"))
+    for row in range(weights.size(2)):
+        places, marked = torch.randperm(4, generator=g), row % 3 != 0
+        for head, share in enumerate((not marked, True, False)):
+            mixed = torch.tensor([0.4, 0.4, 0.15, 0.05] if share else [0.4, 0.35, 0.15, 0.1])
+            weights[0, head, row, places] = mixed if share else mixed[torch.randperm(4, generator=g)]
+        sure[0, row, places[:2]] = possible[0, row, places[:2]] = marked
+    return case
 
 
 def _counts(weights: Tensor, sure: Tensor, possible: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -1178,6 +1328,12 @@ def _in_padding(above: bool = False, below: bool = False) -> Callable[..., Tenso
         return (1 - (hits + near) / (words.sum() + wanted)).to(weights.dtype)
 
     return answer
+
+
+def _all_largest(weights: Tensor, sure: Tensor, possible: Tensor, words: Tensor) -> Tensor:
+    found = (weights == weights.amax(dim=-1, keepdim=True)) & words[:, None, :, None]
+    hits = sum((found & links[:, None]).sum(dim=(0, 2, 3)) for links in (sure, possible))
+    return (1 - hits / (found.sum(dim=(0, 2, 3)) + sure[words].sum())).to(weights.dtype)
 
 
 RATES_WRONG = [
@@ -1273,6 +1429,13 @@ RATES_WRONG = [
             weights.mean(dim=1, keepdim=True).expand_as(weights), sure, possible, words
         ),
         0.25,
+    ),
+    Mistake(
+        "two links from one row",
+        "Where two source words share the largest weight, both are counted. Each row gives one link: argmax takes one "
+        "of them.",
+        _all_largest,
+        0.75,
     ),
     Mistake(
         "smallest weight",

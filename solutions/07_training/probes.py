@@ -50,8 +50,15 @@ def loss_cases(seed: int) -> list[Case]:
     some, more, vocabulary = sizes(g, 3, 1, 6)
     large = case("large logits", [1, 2], 4, 0.1)
     large.inputs["logits"] *= 70
-    empty = case("a sentence of nothing but padding", [pick(g, 2, 3), 1], 5, 0.1)
-    empty.inputs["labels"][1] = 0
+    empty = case("sentences of nothing but padding", [pick(g, 2, 3), 2, 1], 5, 0.1)
+    empty.inputs["labels"][[0, 2]] = 0
+    around = case("padding in front, too", [4, 4, 4], 6, 0.1)
+    around.inputs["labels"][:, [0, 3]] = around.inputs["labels"][1, 2] = 0
+    zeros = case("every label is 0, a word", [2, pick(g, 2, 3)], 5, 0.2, pick(g, 1, 4))
+    zeros.inputs["labels"].zero_()
+    other = case("nothing but padding, whose id isn't 0", [pick(g, 1, 2), 2], 5, 0.1, pick(g, 1, 4))
+    other = replace(other, mentions=("padding",), telling="the word")
+    other.inputs["labels"].fill_(other.inputs["padding"])
     return [
         *found,
         case("no padding", [2, 2], 6, 0.1),
@@ -63,7 +70,10 @@ def loss_cases(seed: int) -> list[Case]:
         defaults,
         empty,
         large,
+        around,
+        zeros,
         nothing,
+        other,
     ]
 
 
@@ -253,6 +263,13 @@ LOSS_WRONG = [
         0.75,
     ),
     Mistake(
+        "0 taken for padding in the guard",
+        "The guard asks whether any label differs from 0, as labels.any() and labels.sum() do. It's `padding` that "
+        "says which id fills up: other padding gets through, and sentences of word 0 are refused.",
+        lambda *inputs: _guarding_zero(*inputs),
+        0.75,
+    ),
+    Mistake(
         "text that says nothing",
         "ValueError is right, but its text doesn't say what is wrong: it should hold the word padding.",
         lambda *inputs: _asserted(*inputs, kind=ValueError),
@@ -299,6 +316,12 @@ LOSS_WRONG = [
 
 def _unguarded(logits: Tensor, labels: Tensor, smoothing: float = 0.1, padding: int = 0) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=padding, label_smoothing=smoothing)
+
+
+def _guarding_zero(logits: Tensor, labels: Tensor, smoothing: float = 0.1, padding: int = 0) -> Tensor:
+    if not labels.any():
+        raise ValueError("nothing but padding")
+    return _unguarded(logits, labels, smoothing, padding)
 
 
 def _asserted(
@@ -524,6 +547,8 @@ def shift_cases(seed: int) -> list[Case]:
         case("one word", [1], 3, 2, 1),
         case("sizes from the seed", [some, more, pick(g, 1, 5)], start, end, padding),
         case("a row without a word", [pick(g, 2, 3), 0], 1, 2, 0),
+        case("start is padding", [pick(g, 2, 3), 1], 0, pick(g, 1, 3), 0),
+        case("start is padding, other ids", [1, 4, 0], same := pick(g, 12, 15), 2, same),
     ]
 
 
@@ -564,6 +589,17 @@ def shift_by_masks(words: Tensor, start: int, end: int, padding: int) -> tuple[T
 def _shift(pair: Callable[[Tensor, int, int, int], Any]) -> Callable[..., Any]:
     """Return an answer from the whole rows."""
     return lambda words, start, end, padding: pair(_whole(words, start, end, padding), start, end, padding)
+
+
+def _ended(place: Callable[[Tensor, int], Tensor]) -> Callable[..., Any]:
+    """Return an answer that finds the end's column in the rows with <start> in front, from these and the padding."""
+
+    def answer(words: Tensor, start: int, end: int, padding: int) -> tuple[Tensor, Tensor]:
+        whole = F.pad(F.pad(words, (1, 0), value=start), (0, 1), value=padding)
+        whole[torch.arange(len(words)), place(whole, padding)] = end
+        return whole[:, :-1], whole[:, 1:]
+
+    return answer
 
 
 def _last_column(words: Tensor, start: int, end: int) -> Tensor:
@@ -618,8 +654,27 @@ SHIFT_WRONG = [
         "end for all padding",
         "All padding after the words has become <end>. One is enough; the rest must stay padding, or it's counted in "
         "the loss.",
-        _shift(lambda whole, s, e, p: (w := whole.masked_fill(whole == p, e), (w[:, :-1], w[:, 1:]))[1]),
+        _shift(
+            lambda whole, s, e, p: (
+                w := torch.cat([whole[:, :1], whole[:, 1:].masked_fill(whole[:, 1:] == p, e)], dim=1),
+                (w[:, :-1], w[:, 1:]),
+            )[1]
+        ),
         0.5,
+    ),
+    Mistake(
+        "start counted as padding",
+        "Words are counted after <start> has come in front. Where it has the padding's id, it isn't counted, and <end> "
+        "overwrites the last word. Count in `words`.",
+        _ended(lambda whole, p: (whole != p).sum(dim=1)),
+        0.75,
+    ),
+    Mistake(
+        "start taken for padding",
+        "<end> is put at the first padding, looked for after <start> has come in front. Where <start> has the "
+        "padding's id, it's overwritten itself. Look in `words`.",
+        _ended(lambda whole, p: (whole == p).int().argmax(dim=1)),
+        0.75,
     ),
     Mistake(
         "end isn't read",
@@ -682,6 +737,9 @@ def part_cases(seed: int) -> list[Case]:
 
     n, part, d = pick(g, 6, 9), pick(g, 2, 4), pick(g, 1, 4)
     drawn = "".join("x-"[int(mark)] for mark in torch.rand(n, generator=g) < 0.3)
+    zeros = case("a real example of zeros", "xxx-x", pick(g, 2, 3), 2, 0.2)
+    zeros.inputs["x"][[0, 2]] = 0.0
+    zeros.inputs["y"][2] = 0.0
     return [
         case("small", "xxx", 2, 2, 0.1),
         case("padding", "xxx-xx", 3, 3, 0.2),
@@ -692,6 +750,7 @@ def part_cases(seed: int) -> list[Case]:
         case("all at once", "x-xx", 2, pick(g, 4, 9), 0.2),
         case("sizes from the seed", "x" + drawn, d, part, 0.1 * pick(g, 1, 4)),
         case("one example", "x", pick(g, 2, 3), 2, 0.2),
+        zeros,
     ]
 
 
@@ -782,6 +841,14 @@ PART_WRONG = [
         "The sum is divided by the number of all examples, padding included.",
         _parts(lambda parts, w: sum(g for g, _, _ in parts) / sum(n for _, _, n in parts)),
         0.5,
+    ),
+    Mistake(
+        "zeros taken for padding",
+        "An example whose numbers are all 0 isn't counted. It's real if `real` says so: 0 is a number like any other.",
+        lambda x, y, real, w, part, rate: (
+            w - (w - parted(x, y, real, w, part, rate)) * real.sum() / (real & (x != 0).any(dim=1)).sum().clamp(min=1)
+        ),
+        0.75,
     ),
     Mistake(
         "weighed by size",

@@ -19,7 +19,7 @@ from transformer_lib.exercises.declared import Case, Mistake, Question
 
 
 def nucleus_cases(seed: int) -> list[Case]:
-    """Return rows of logits and p; no sum of probabilities comes near p, and no two logits are equal."""
+    """Return rows of logits and p; sums of probabilities come near p, and logits near each other, only where meant."""
     g = torch.Generator().manual_seed(seed)
 
     def case(name: str, shape: tuple[int, ...], p: float, scale: float = 1.5) -> Case:
@@ -32,6 +32,11 @@ def nucleus_cases(seed: int) -> list[Case]:
     impossible.inputs["logits"] = _clear(lambda: _without_two(draw(g, rows, width, mean=0.4)), 0.8)
     far = case("all of it, one far ahead", (rows, 5), 1.0, 0.5)
     far.inputs["logits"][:, 2] += 22.0  # so far that its probability is rounded to 1
+    t = torch.Generator().manual_seed(seed + 700)
+    nearly = Case("nearly all of it", {"logits": draw(t, rows, 5, scale=0.5), "p": 0.999})
+    nearly.inputs["logits"][:, 1:3] = torch.tensor([-12.25, -13.5])
+    even = {"logits": _hardly_unlike(t, pick(t, 2, 3), 4), "p": pick(t, 1, 3) / 4}
+    beyond = {"logits": _hardly_unlike(t, pick(t, 2, 5), 8), "p": pick(t, 2, 6) / 8 + 1e-4}
     return [
         case("small", (5,), 0.7),
         case("batch", (batch, pick(s, 6, 8)), 0.85),
@@ -42,7 +47,29 @@ def nucleus_cases(seed: int) -> list[Case]:
         case("all of it", (rows, pick(s, 4, 6)), 1.0),
         far,
         case("longer", (3, pick(s, 10, 13)), 0.5, 0.8),
+        Case("exactly p", even),
+        Case("hardly more than they have", beyond),
+        nearly,
+        _equals(t, pick(t, 2, 3), pick(t, 5, 7)),
     ]
+
+
+def _hardly_unlike(generator: torch.Generator, rows: int, width: int) -> Tensor:
+    """Return logits so near to each other that in float32 all tokens are equally likely, and yet their order is sure.
+
+    The k likeliest have a little more than k / width together, rounded or not: their number is sure, too.
+    """
+    return torch.stack([torch.randperm(width, generator=generator) * 1e-9 for _ in range(rows)])
+
+
+def _equals(generator: torch.Generator, rows: int, width: int) -> Case:
+    """Return logits that are equal but for one above and one below; the nucleus ends among the equals, by far."""
+    logits = draw(generator, rows, 1).expand(rows, width).clone()
+    for row in logits:
+        above, below = torch.randperm(width, generator=generator)[:2].tolist()
+        row[above] += 0.5
+        row[below] -= 1.0
+    return Case("equally likely ones", {"logits": logits, "p": round(0.3 + 0.1 * pick(generator, 2, 4), 1)})
 
 
 def _without_two(logits: Tensor) -> Tensor:
@@ -64,7 +91,7 @@ def _clear(make: Callable[[], Tensor], p: float) -> Tensor:
 
 def nucleus(logits: Tensor, p: float) -> Tensor:
     """Return the right logits."""
-    ordered, order = logits.sort(dim=-1, descending=True)
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     probability = ordered.softmax(dim=-1)
     cut = (probability.cumsum(dim=-1) - probability >= p) & (p < 1)
     return ordered.masked_fill(cut, -math.inf).gather(-1, order.argsort(dim=-1))
@@ -75,7 +102,7 @@ def nucleus_by_loop(logits: Tensor, p: float) -> Tensor:
     rows = []
     for row in logits.reshape(-1, logits.size(-1)):
         kept, total = torch.full_like(row, -math.inf), 0.0
-        for token in row.argsort(descending=True).tolist():
+        for token in row.argsort(descending=True, stable=True).tolist():
             kept[token] = row[token]
             total += float(row.double().softmax(dim=-1)[token])
             if total >= p:
@@ -85,9 +112,10 @@ def nucleus_by_loop(logits: Tensor, p: float) -> Tensor:
 
 
 def nucleus_by_pairs(logits: Tensor, p: float) -> Tensor:
-    """Return the same without sorting: for each token, what all likelier ones have together."""
-    shares = logits.softmax(dim=-1)
-    likelier = logits.unsqueeze(-2) > logits.unsqueeze(-1)
+    """Return the same without sorting: for each token, what all likelier ones, and equal ones before it, have."""
+    shares, place = logits.softmax(dim=-1), torch.arange(logits.size(-1))
+    equal = (logits.unsqueeze(-2) == logits.unsqueeze(-1)) & (place < place[:, None])
+    likelier = (logits.unsqueeze(-2) > logits.unsqueeze(-1)) | equal
     before = (likelier * shares.unsqueeze(-2)).sum(dim=-1)
     return torch.where((before < p) | torch.tensor(p == 1), logits, torch.full_like(logits, -math.inf))
 
@@ -96,7 +124,7 @@ def _cut(keep: Callable[[Tensor, float], Tensor], back: bool = True, filling: fl
     """Return an answer that keeps other places of the sorted probabilities, from these and p."""
 
     def answer(logits: Tensor, p: float) -> Tensor:
-        ordered, order = logits.sort(dim=-1, descending=True)
+        ordered, order = logits.sort(dim=-1, descending=True, stable=True)
         kept = keep(ordered.softmax(dim=-1), p)
         kept = kept.gather(-1, order.argsort(dim=-1)) if back else kept
         return logits.masked_fill(~kept, filling)
@@ -118,12 +146,12 @@ def _one_more(probability: Tensor, p: float) -> Tensor:
 
 
 def _by_order(logits: Tensor, p: float) -> Tensor:
-    ordered, order = logits.sort(dim=-1, descending=True)
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     return logits.masked_fill(~_before(ordered.softmax(dim=-1), p).gather(-1, order), -math.inf)
 
 
 def _softmax_over_rows(logits: Tensor, p: float) -> Tensor:
-    ordered, order = logits.sort(dim=-1, descending=True)
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     kept = _before(ordered.softmax(dim=0), p)
     return logits.masked_fill(~kept.gather(-1, order.argsort(dim=-1)), -math.inf)
 
@@ -143,6 +171,27 @@ NUCLEUS_WRONG = [
         "it.",
         _cut(lambda share, p: share.cumsum(dim=-1) <= (p if p < 1 else 2)),
         0.5,
+    ),
+    Mistake(
+        "one more where p is met exactly",
+        "Where the likeliest tokens have exactly p, one more is kept, as where cumsum > p is moved by one place. p or "
+        "more was asked for, and p is enough: >=.",
+        _cut(lambda share, p: (share.cumsum(dim=-1) - share <= p) | torch.tensor(p == 1)),
+        0.75,
+    ),
+    Mistake(
+        "all equals kept",
+        "Of equally likely tokens all are kept, though fewer would do, as where logits are compared with the least one "
+        "of the nucleus. Keep as many as are needed, those with the lower ids.",
+        lambda logits, p: _from_the_least(logits, p),
+        0.75,
+    ),
+    Mistake(
+        "higher ids first",
+        "Of equally likely tokens those with the higher ids are kept, as where a rising sort is turned round. The "
+        "lower ids come first: descending=True and stable=True.",
+        lambda logits, p: nucleus(logits.flip(-1), p).flip(-1),
+        0.75,
     ),
     Mistake(
         "one too many",
@@ -260,13 +309,19 @@ NUCLEUS_WRONG = [
 
 
 def _by_sum_of_logits(logits: Tensor, p: float) -> Tensor:
-    ordered, order = logits.sort(dim=-1, descending=True)
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     cut = ordered.nan_to_num(neginf=0.0).cumsum(dim=-1) - ordered.nan_to_num(neginf=0.0) >= p
     return ordered.masked_fill(cut, -math.inf).gather(-1, order.argsort(dim=-1))
 
 
 def _ranks(logits: Tensor) -> Tensor:
-    return logits.argsort(dim=-1, descending=True).argsort(dim=-1)
+    return logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+
+
+def _from_the_least(logits: Tensor, p: float) -> Tensor:
+    kept = nucleus(logits, p)
+    least = kept.masked_fill(kept == -math.inf, math.inf).amin(dim=-1, keepdim=True)
+    return logits.masked_fill(logits < least, -math.inf)
 
 
 def _first_row_s(logits: Tensor, p: float) -> Tensor:
@@ -281,7 +336,7 @@ BORDER = torch.tensor([[-math.inf, 0.0, 0.0], [0.0, 0.0, -math.inf]])  # their s
 
 
 def drawn_cases(seed: int) -> list[Case]:
-    """Return logits, a temperature, and a number for each row that comes near no border between two tokens."""
+    """Return logits, a temperature, and a number for each row that comes near a border only where meant."""
     g = torch.Generator().manual_seed(seed + 1000)
 
     def case(name: str, rows: int, vocabulary: int, temperature: float, first: int = 0) -> Case:
@@ -300,6 +355,8 @@ def drawn_cases(seed: int) -> list[Case]:
 
     s = torch.Generator().manual_seed(seed + 1500)
     some, many, more = sizes(s, 3, 7, 11)
+    width = 2 ** pick(s, 1, 3)  # of equally likely tokens: their sums are exact
+    none = {"logits": torch.zeros(3, width), "temperature": 1.0, "uniform": torch.tensor([1.0, 0.2, 1.0])}
     return [
         case("small", 3, 4, 1.0),
         case("batch", 6, 5, 1.0),
@@ -310,7 +367,42 @@ def drawn_cases(seed: int) -> list[Case]:
         case("impossible tokens", more, pick(s, 6, 8), 1.3, 2),
         case("longer", 12, pick(s, 9, 12), 0.7),
         Case("on the border", {"logits": BORDER, "temperature": 1.0, "uniform": torch.tensor([0.0, 0.5])}),
+        _hardly_apart(g, pick(s, 3, 5)),
+        _tiny(g, pick(s, 4, 6), 5, 5e-4),
+        _far_from_zero(g, pick(s, 2, 4)),
+        Case("no sum is larger", none),
     ]
+
+
+def _hardly_apart(generator: torch.Generator, rows: int) -> Case:
+    """Return the limit of temperature 0 for rows whose two best lie near each other; the number says the other one."""
+    order = torch.rand(rows, 3, generator=generator).argsort(dim=-1)
+    logits = torch.tensor([1.5, 1.4999, -1.5])[order]
+    first = logits.argmax(dim=-1) < (logits == logits.median(dim=-1, keepdim=True).values).int().argmax(dim=-1)
+    return Case(
+        "at zero, hardly apart",
+        {"logits": logits, "temperature": 0.0, "uniform": torch.where(first, torch.tensor(0.9), torch.tensor(0.1))},
+    )
+
+
+def _tiny(generator: torch.Generator, rows: int, vocabulary: int, temperature: float) -> Case:
+    """Return logits as near to each other as a tiny temperature asks for, so that chance still decides."""
+    while True:
+        numbers = draw(generator, rows, vocabulary, scale=1.2).double()
+        logits = ((numbers * temperature * 1e7).round() / 1e7).float()
+        uniform = _between(generator, logits, temperature)
+        if not drawn(logits, temperature, uniform).equal(logits.argmax(dim=-1)):
+            return Case("hardly above zero", {"logits": logits, "temperature": temperature, "uniform": uniform})
+
+
+def _far_from_zero(generator: torch.Generator, rows: int) -> Case:
+    """Return logits whose exponentials overflow in one half of the rows, and vanish in the other, even in float64."""
+    while True:
+        shift = torch.tensor([800.0, -800.0]).repeat(rows)[:, None]
+        logits = ((draw(generator, 2 * rows, 4, scale=1.2) + shift) * 100).round() / 100
+        uniform = _between(generator, logits, 1.0)
+        if not drawn(logits, 1.0, uniform).equal(logits.argmax(dim=-1)) and drawn(logits, 1.0, uniform).count_nonzero():
+            return Case("far from zero", {"logits": logits, "temperature": 1.0, "uniform": uniform})
 
 
 def _between(generator: torch.Generator, logits: Tensor, temperature: float) -> Tensor:
@@ -362,9 +454,9 @@ def drawn_by_loop(logits: Tensor, temperature: float, uniform: Tensor) -> Tensor
         if temperature == 0:
             tokens.append(int(row.argmax()))
             continue
-        weights = [math.exp(x / temperature) for x in row.tolist()]
+        weights = [math.exp((x - float(row.max())) / temperature) for x in row.tolist()]
         sums = list(itertools.accumulate(weights))
-        tokens.append(next(token for token, total in enumerate(sums) if total > number * sums[-1]))
+        tokens.append(next((i for i, total in enumerate(sums) if total > number * sums[-1]), len(row) - 1))
     return torch.tensor(tokens)
 
 
@@ -373,7 +465,8 @@ def drawn_by_search(logits: Tensor, temperature: float, uniform: Tensor) -> Tens
     if temperature == 0:
         return logits.max(dim=-1).indices
     sums = (logits / temperature).softmax(dim=-1).cumsum(dim=-1)
-    return torch.searchsorted(sums, uniform.unsqueeze(-1).to(sums.dtype), right=True)[:, 0]
+    found = torch.searchsorted(sums, uniform.unsqueeze(-1).to(sums.dtype), right=True)[:, 0]
+    return found.clamp(max=logits.size(-1) - 1)
 
 
 def _in_sorted_order(probability: Tensor, uniform: Tensor) -> Tensor:
@@ -391,6 +484,41 @@ DRAWN_WRONG = [
         "On a border the token before it is taken, as with >= for >. A number of 0 then draws token 0 even where that "
         "one is impossible: the sum must be *larger* than the number.",
         _drawn(pick=lambda share, u: (share.cumsum(dim=-1) < u[:, None]).sum(dim=-1).clamp(max=share.size(-1) - 1)),
+        0.75,
+    ),
+    Mistake(
+        "beyond the last",
+        "Where no sum is larger than the number, a token comes out that isn't in the vocabulary. That's rare, and it "
+        "may stop a program after days: .clamp(max=logits.size(-1) - 1).",
+        _drawn(pick=lambda share, u: (share.cumsum(dim=-1) <= u[:, None]).sum(dim=-1)),
+        0.75,
+    ),
+    Mistake(
+        "token 0 where no sum is larger",
+        "Where no sum is larger than the number, token 0 comes out: argmax of nothing but False is 0. The last token "
+        "was asked for.",
+        _drawn(pick=lambda share, u: (share.cumsum(dim=-1) > u[:, None]).int().argmax(dim=-1)),
+        0.75,
+    ),
+    Mistake(
+        "cold taken for 0",
+        "At a low temperature the likeliest token is taken, as if it were 0. Only 0 itself asks for that; near 0, "
+        "close logits still leave it to chance.",
+        lambda logits, t, u: logits.argmax(dim=-1) if t < 0.1 else drawn(logits, t, u),
+        0.75,
+    ),
+    Mistake(
+        "0 taken for 0.01",
+        "A small temperature stands for 0, so that nothing is divided by 0. Where two logits are close, that still "
+        "leaves it to chance. Ask for 0 first, and take the likeliest.",
+        lambda logits, t, u: drawn(logits, max(t, 0.01), u),
+        0.75,
+    ),
+    Mistake(
+        "exp overflows",
+        "The exponentials of large logits overflow, and those of very negative ones vanish: NaN. softmax subtracts "
+        "each row's maximum first.",
+        _drawn(shares=lambda logits, t: (logits / t).exp() / (logits / t).exp().sum(dim=-1, keepdim=True)),
         0.75,
     ),
     Mistake(
@@ -549,18 +677,25 @@ def cached_cases(seed: int) -> list[Case]:
     """Return new vectors, weights, and keys and values of the past, of which there may be none."""
     g = torch.Generator().manual_seed(seed + 2000)
     s = torch.Generator().manual_seed(seed + 2500)
-    d_model, d_k, d_v = sizes(s, 3, 2, 5)
-    new, past = sizes(s, 2, 2, 4)
+    d_model, d_k, d_v = sizes(s, 3, 2, 4)
+    new, past = sizes(s, 2, 2, 3)
     shapes = {
         "small": (1, 1, 2, 3, 2, 4),
         "nothing yet": (2, 1, 0, d_k, d_v, d_model),
         "a prompt at once": (1, 3, 0, d_model, d_k, d_v),
-        "several after some": (2, new, past, 4, 3, 1),
+        "several after some": (2, new, past, 4, 2, 1),
         "as many new as past": (1, new, new, d_v, d_model, d_k),
-        "all sizes alike": [pick(s, 2, 3)] * 6,
-        "longer": (1, 2, pick(s, 5, 6), 3, 3, 2),
+        "all sizes alike": [2] * 6,
+        "longer": (1, 2, pick(s, 5, 6), 3, 2, 1),
     }
-    return [Case(name, _cached_inputs(g, *numbers)) for name, numbers in shapes.items()]
+    cases = [Case(name, _cached_inputs(g, *numbers)) for name, numbers in shapes.items()]
+    wide = sizes(s, 3, 1, 3)
+    return [
+        *cases,
+        Case("scores far above zero", _level_inputs(g, 1, wide, 100, 200)),
+        Case("scores far below zero", _level_inputs(g, 2, wide, -260, -150)),
+        Case("a later one far ahead", _ahead_inputs(g, 2, pick(s, 0, 1), wide)),
+    ]
 
 
 def _cached_inputs(g: torch.Generator, batch: int, new: int, past: int, d_model: int, d_k: int, d_v: int) -> dict:
@@ -574,6 +709,41 @@ def _cached_inputs(g: torch.Generator, batch: int, new: int, past: int, d_model:
     }
 
 
+def _level_inputs(g: torch.Generator, new: int, wide: list[int], low: float, high: float) -> dict:
+    """Return inputs whose vectors are much alike, so that all scores lie between two numbers, near each other."""
+    while True:
+        inputs = _cached_inputs(g, 1, new, 1, *wide)
+        common = draw(g, 1, 1, wide[0], scale=8.0)
+        inputs["x"] = _short(common + inputs["x"] / 10)
+        inputs["key"] = _short(common @ inputs["W_k"] + inputs["key"] / 10)
+        scores = _scores(inputs)
+        spread = (scores.amax(dim=-1) - scores.amin(dim=-1)).max()
+        if scores.min() > low and scores.max() < high and spread < 4:
+            return inputs
+
+
+def _ahead_inputs(g: torch.Generator, new: int, past: int, wide: list[int]) -> dict:
+    """Return inputs in which the last of the new ones scores far above all else with those that mustn't see it."""
+    while True:
+        inputs = _cached_inputs(g, 1, new, past, *wide)
+        inputs["x"][:, -1] = _short(inputs["x"][:, -1] * 40)
+        scores = _scores(inputs)
+        earlier, own = scores[0, :-1], scores[0, -1].sort(descending=True).values
+        lead = (earlier[:, -1:] - earlier[:, :-1]).min()
+        if lead > 150 and earlier.abs().max() < 400 and own[0] - own[1] > 30:
+            return inputs
+
+
+def _short(x: Tensor) -> Tensor:
+    return (x * 100).round() / 100
+
+
+def _scores(inputs: dict) -> Tensor:
+    """Return what the new ones' queries score with all keys, hidden ones among them."""
+    keys = torch.cat([inputs["key"], inputs["x"] @ inputs["W_k"]], dim=1)
+    return inputs["x"] @ inputs["W_q"] @ keys.mT / math.sqrt(keys.size(-1))
+
+
 Cached = tuple[Tensor, Tensor, Tensor]
 
 
@@ -582,6 +752,7 @@ def _cached(
     scale: Callable[[Tensor, Tensor], float] | None = None,
     weigh: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(dim=-1),
     keep: Callable[..., tuple[Tensor, Tensor]] | None = None,
+    hidden: float = -math.inf,
 ) -> Callable[..., Cached]:
     """Return a step in which another part is as the arguments say.
 
@@ -589,6 +760,7 @@ def _cached(
         see: True where a new one [row] may see a key [column], from the number of new ones and of those in the past.
         scale: what the scores are divided by, from the vectors and the keys.
         keep: what is kept of the past's keys, the new ones, the past's values, the new ones.
+        hidden: what stands for the scores of those that mustn't be seen.
     """
 
     def answer(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, key: Tensor, value: Tensor) -> Cached:
@@ -596,7 +768,7 @@ def _cached(
         keys, values = torch.cat([key, new_key], dim=1), torch.cat([value, new_value], dim=1)
         scores = x @ W_q @ keys.mT / (scale or (lambda x, keys: math.sqrt(keys.size(-1))))(x, keys)
         mask = (see or _not_later)(x.size(1), key.size(1))
-        weights = weigh(scores.masked_fill(~mask, -math.inf)).nan_to_num(0.0)
+        weights = weigh(scores.masked_fill(~mask, hidden)).nan_to_num(0.0)
         kept = keep(key, new_key, value, new_value) if keep else (keys, values)
         return weights @ values, *kept
 
@@ -641,10 +813,15 @@ def _new_first_in_all(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, key: Ten
     return torch.nn.functional.scaled_dot_product_attention(x @ W_q, keys, values, attn_mask=mask), keys, values
 
 
-def _masked_late(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, key: Tensor, value: Tensor) -> Cached:
-    keys, values = torch.cat([key, x @ W_k], dim=1), torch.cat([value, x @ W_v], dim=1)
-    weights = (x @ W_q @ keys.mT / math.sqrt(keys.size(-1))).softmax(dim=-1)
-    return weights * _not_later(x.size(1), key.size(1)) @ values, keys, values
+def _masked_late(weigh: Callable[[Tensor], Tensor], again: bool) -> Callable[..., Cached]:
+    """Return a step whose weights are masked when they're made, and made to sum to 1 again or not."""
+
+    def answer(x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, key: Tensor, value: Tensor) -> Cached:
+        keys, values = torch.cat([key, x @ W_k], dim=1), torch.cat([value, x @ W_v], dim=1)
+        weights = weigh(x @ W_q @ keys.mT / math.sqrt(keys.size(-1))) * _not_later(x.size(1), key.size(1))
+        return (weights / weights.sum(dim=-1, keepdim=True) if again else weights) @ values, keys, values
+
+    return answer
 
 
 CACHED_WRONG = [
@@ -691,8 +868,29 @@ CACHED_WRONG = [
         "mask after the softmax",
         "The weights are masked after the softmax, so that a row's weights no longer sum to 1. Mask the scores, with "
         "-inf.",
-        _masked_late,
+        _masked_late(lambda scores: scores.softmax(dim=-1), again=False),
         0.5,
+    ),
+    Mistake(
+        "mask after the softmax, divided again",
+        "The weights are masked after the softmax, and then made to sum to 1 again. Where a later key scores far above "
+        "the rest, nothing is left to divide by: 0/0. Mask the scores, with -inf.",
+        _masked_late(lambda scores: scores.softmax(dim=-1), again=True),
+        0.75,
+    ),
+    Mistake(
+        "exp overflows",
+        "The exponentials of large scores overflow, and those of very negative ones vanish: NaN. softmax subtracts "
+        "each row's maximum first.",
+        _masked_late(torch.exp, again=True),
+        0.75,
+    ),
+    Mistake(
+        "-100 for minus infinity",
+        "Hidden scores are set to a number such as -100. Those that are seen may be lower still, and the hidden ones "
+        "win: -inf.",
+        _cached(hidden=-100.0),
+        0.75,
     ),
     Mistake(
         "mask without the past",
@@ -786,6 +984,8 @@ def cost_cases(seed: int) -> list[Case]:
         "wide": (3, 10 * heads * d_k, heads),
         "one head": (4, pick(s, 9, 14), 1),
         "square": (square, square, square),
+        "a whole page": (pick(s, 280, 320), 512, 8),
+        "more digits than a float holds": (4 * pick(s, 240, 270) + 1, 3 * (2 * pick(s, 20000, 24999) + 1), 3),
     }
     wrong = {
         "no token": ((0, 3 * d_k, 3), ("0",), "the length"),
@@ -847,6 +1047,15 @@ def cost_by_heads(length: int, d_model: int, heads: int) -> tuple[int, int]:
             projections = 3 * heads * queries * d_model * d_k + queries * d_model * d_model
             totals[which] += projections + heads * (queries * t * d_k + queries * t * d_k)
     return totals[0], totals[1]
+
+
+def _in_floats(n: int, d: int) -> tuple[int, int]:
+    return round(2 * d * d * n * (n + 1) + d * n * (n + 1) * (2 * n + 1) / 3), 4 * d * d * n + d * n * (n + 1)
+
+
+def _in_float32(n: int, d: int) -> tuple[int, int]:
+    t = torch.arange(1, n + 1).float()
+    return int((4 * t * d * d + 2 * t * t * d).sum()), int((4.0 * d * d + 2 * t * d).sum())
 
 
 COST_WRONG = [
@@ -997,6 +1206,20 @@ COST_WRONG = [
         "exchanged",
         "The two numbers are exchanged: without the cache comes first.",
         guarded(cost, lambda *sizes: cost(*sizes)[::-1]),
+        0.75,
+    ),
+    Mistake(
+        "counted in floating point",
+        "The last digits of large numbers are wrong: somewhere they were numbers of floating point, as / makes them, "
+        "which hold 16 digits. Integers are exact: //.",
+        guarded(cost, lambda n, d, h: _in_floats(n, d)),
+        0.75,
+    ),
+    Mistake(
+        "counted in float32",
+        "The last digits of large numbers are wrong: they were added up in float32, which holds 7 of them. Python's "
+        "integers are exact, and so are tensors of int64 up to 9 * 10^18.",
+        guarded(cost, lambda n, d, h: _in_float32(n, d)),
         0.75,
     ),
     Mistake(

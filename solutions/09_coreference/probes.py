@@ -46,12 +46,16 @@ def patched_cases(seed: int) -> list[Case]:
         "more queries": ([1, 2, n, 3], [1, 2, n + 1, 3]),
     }
     others = []
-    for name, (own, its) in misfits.items():
+
+    def misfit(name: str, own: list[int], its: list[int], heads: tuple[int, ...] = (1,)) -> None:
         words = tuple(", ".join(map(str, shape)) for shape in (own, its))
-        others.append(case(name, own, (1,), words, "both shapes"))
+        others.append(case(name, own, heads, words, "both shapes"))
         others[-1].inputs["other"] = _weights(g, *its)
+
+    for name, shapes in misfits.items():
+        misfit(name, *shapes)
     below, above = -pick(g, 2, 5), pick(g, 4, 7)
-    return [
+    right = [
         case("small", [1, 2, 2, 3], (1,)),
         case("sizes from the seed", [1, h, n, m], (h - 1,)),
         case("two heads, not in order", [1, 6, 2, 3], (5, 1)),
@@ -59,6 +63,11 @@ def patched_cases(seed: int) -> list[Case]:
         case("a head named twice", [1, 4, 2, 2], (2, 0, 2)),
         case("all sizes alike", [3, 3, 3, 3], (1,)),
         case("the first head", [2, 3, 1, 2], (0,)),
+    ]
+    misfit("queries and keys exchanged", [1, 2, 3, m + 3], [1, 2, m + 3, 3])
+    misfit("no head named, another sentence", [1, 2, 2, m], [1, 2, 2, m + 1], ())
+    return [
+        *right,
         short,
         alone,
         *others,
@@ -119,6 +128,10 @@ def _no_range(weights: Tensor, other: Tensor, heads: tuple[int, ...]) -> Tensor:
     if weights.shape != other.shape:
         raise ValueError(f"{list(weights.shape)} and {list(other.shape)}")
     return _put(weights, other, [head % weights.size(1) for head in heads] or list(range(weights.size(1))))
+
+
+def _all_unseen(weights: Tensor, other: Tensor, heads: tuple[int, ...]) -> Tensor:
+    return patched(weights, other, heads) if heads else other.clone()
 
 
 def _negative_through(weights: Tensor, other: Tensor, heads: tuple[int, ...]) -> Tensor:
@@ -204,6 +217,12 @@ PATCHED_WRONG = [
         "Numbers that no head has are let through, or wrap around. Refuse them: the head that was meant isn't patched.",
         _no_range,
         0.5,
+    ),
+    Mistake(
+        "no check where no head is named",
+        "Without any head, the other run's weights are returned before their shape has been looked at. Check first.",
+        _all_unseen,
+        0.75,
     ),
     Mistake(
         "negative let through",
@@ -726,7 +745,7 @@ def probe_cases(seed: int) -> list[Case]:
     """Return vectors of two classes, which lie near each other, in templates that move them."""
     g = torch.Generator().manual_seed(seed + 4000)
 
-    def case(name: str, counts: list[int], d: int) -> Case:
+    def case(name: str, counts: list[int], d: int, numbers: list[int] | None = None) -> Case:
         template = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
         template = template[torch.randperm(len(template), generator=g)]
         label = torch.zeros(len(template), dtype=torch.long)
@@ -735,9 +754,11 @@ def probe_cases(seed: int) -> list[Case]:
             label[rows] = (torch.arange(len(rows)) + number) % 2
         towards = draw(g, d)
         vectors = draw(g, len(template), d) + draw(g, len(counts), d)[template] + towards * label[:, None] * 0.8 + 1
+        template = torch.tensor(numbers)[template] if numbers else template
         return Case(name, {"vectors": vectors, "label": label, "template": template})
 
     more, wide = sizes(g, 3, 4, 9), pick(g, 5, 8)
+    s = torch.Generator().manual_seed(seed + 4500)
     return [
         case("small", [3, 3], 2),
         case("three templates", [3, 7, 6], 3),
@@ -745,6 +766,8 @@ def probe_cases(seed: int) -> list[Case]:
         case("many templates", [3, 3, 4, 6, 7], 2),
         case("one is large", [3, 14], 3),
         case("wide", [6, 7, 3], wide),
+        case("other numbers", [4, 3, 5], 3, [pick(s, 1, 2), pick(s, 4, 5), pick(s, 8, 9)]),
+        case("one has a single sentence", [5, 1, 4], 2),
     ]
 
 
@@ -778,7 +801,7 @@ def _probe(
 def probed_by_boundary(vectors: Tensor, label: Tensor, template: Tensor) -> Tensor:
     """Return the same by the plane half way between the centres."""
     rates = []
-    for number in range(int(template.max()) + 1):
+    for number in sorted(set(template.tolist())):
         train = template != number
         one, zero = (vectors[train & (label == c)].sum(0) / (train & (label == c)).sum() for c in (1, 0))
         said = (vectors - (one + zero) / 2) @ (one - zero) > 0
@@ -788,7 +811,7 @@ def probed_by_boundary(vectors: Tensor, label: Tensor, template: Tensor) -> Tens
 
 def probed_by_matrix(vectors: Tensor, label: Tensor, template: Tensor) -> Tensor:
     """Return the same, all templates at once, with one-hot tables."""
-    inside = torch.nn.functional.one_hot(template).T  # [template sentence]
+    inside = torch.nn.functional.one_hot(template.unique(return_inverse=True)[1]).T  # [template sentence]
     of_class = torch.nn.functional.one_hot(label).T
     train = ((1 - inside)[:, None] * of_class).to(vectors.dtype)  # [template class sentence]
     centres = train @ vectors / train.sum(dim=-1, keepdim=True)
@@ -800,7 +823,35 @@ def _everything(template: Tensor, number: Tensor) -> Tensor:
     return torch.ones_like(template, dtype=torch.bool)
 
 
+def _numbered(numbers: Callable[[Tensor], range]) -> Callable[..., Tensor]:
+    """Return a probe that asks templates of these numbers, whichever there are."""
+
+    def answer(vectors: Tensor, label: Tensor, template: Tensor) -> Tensor:
+        found = []
+        for number in numbers(template):
+            train, test = template != number, template == number
+            centres = torch.stack([vectors[train & (label == c)].mean(dim=0) for c in (0, 1)])
+            found.append((_nearest(vectors[test], centres) == label[test]).to(vectors.dtype).mean())
+        return torch.stack(found)
+
+    return answer
+
+
 PROBE_WRONG = [
+    Mistake(
+        "templates counted from 0",
+        "It's taken for granted that the templates are numbered 0, 1, 2 and so on. Go through `template.unique()`: the "
+        "numbers that are there.",
+        _numbered(lambda template: range(len(template.unique()))),
+        0.75,
+    ),
+    Mistake(
+        "numbers that aren't there",
+        "There's a share for every number up to the largest, NaN where no template has it. Go through "
+        "`template.unique()`.",
+        _numbered(lambda template: range(int(template.max()) + 1)),
+        0.75,
+    ),
     Mistake(
         "both bugs are there",
         "Both bugs are still there: the centres are made from all sentences, and all are asked. So the probe is asked "

@@ -36,6 +36,9 @@ def block_cases(seed: int) -> list[Case]:
 
     s = torch.Generator().manual_seed(seed + 500)
     d_model, d_ff, n, longer = sizes(s, 4, 2, 5)
+    alike = case("features almost alike", 1, 1, 4, 2, "pre")
+    alike.inputs["x"] = _alike(torch.Generator().manual_seed(seed + 600), 1, 1, 4)
+    alike.state["inner.bias"] = alike.state["inner.bias"] + 3  # so that the ReLU lets all through
     return [
         case("small", 1, 2, 3, 4, "pre"),
         case("small, normed after", 1, 2, 3, 5, "post"),
@@ -45,7 +48,14 @@ def block_cases(seed: int) -> list[Case]:
         case("all sizes alike, normed after", *[pick(s, 3, 4)] * 4, "post"),
         case("longer", 1, pick(s, 4, 6), 5, 2, "pre"),
         case("longer, normed after", 1, longer + 2, 6, 2, "post"),
+        alike,
     ]
+
+
+def _alike(generator: torch.Generator, *shape: int) -> Tensor:
+    """Return vectors whose features differ so little that what is added to the variance counts."""
+    places = torch.rand(shape, generator=generator).argsort(dim=-1)
+    return (places - 2) / 100 + draw(generator, *shape[:-1], 1)
 
 
 class Block(nn.Module):
@@ -128,6 +138,17 @@ def _over(x: Tensor, weight: Tensor, bias: Tensor, axes: Any, unbiased: bool = F
 
 
 BLOCK_WRONG = [
+    Mistake(
+        "norm without eps",
+        "Vectors whose features are almost alike come out too large, or as NaN: the norm adds eps to the variance, "
+        "under the root.",
+        _with_norm(
+            lambda n, x: (
+                (x - x.mean(dim=-1, keepdim=True)) / x.std(dim=-1, keepdim=True, correction=0) * n.weight + n.bias
+            )
+        ),
+        0.75,
+    ),
     Mistake(
         "exchanged",
         "Pre-norm and post-norm are exchanged: 'pre' norms what the sub-layer reads, 'post' norms the sum.",
@@ -823,10 +844,11 @@ def stack_cases(seed: int) -> list[Case]:
         "one position": (2, 1, pick(s, 4, 6), layers),
         "longer": (1, pick(s, 4, 8), 3, 2),
     }
-    return [
+    made = [
         Case(name, {"x": draw(g, b, n, d, mean=0.6, scale=1.4), "weights": draw(g, layers, d, d)})
         for name, (b, n, d, layers) in shapes.items()
     ]
+    return [*made, Case("features almost alike", {"x": _alike(s, 1, 2, 5), "weights": draw(g, 2, 5, 5)})]
 
 
 def _stacked(

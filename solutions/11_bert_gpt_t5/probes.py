@@ -38,6 +38,10 @@ def masked_cases(seed: int) -> list[Case]:
         which[0, 1:4] = torch.tensor([0.0203, 0.0403, 0.0603])[: shape[1] - 1]
         how[0, 1:4] = torch.tensor([0.0703, 0.8453, 0.9403])[: shape[1] - 1]
         which[:, 0] = 0.0103
+        which[-1, -2], how[-1, -2] = (share if share == 0.5 else 0.0103), 0.8  # ends that don't count; 0.5 is exact
+        if shape[0] > 1 and share == 0.5:
+            tokens[0, -1] = specials
+            which[0, -1], how[0, -1] = 0.0203, 0.8
         inputs = {"tokens": tokens, "which": which, "how": how}
         inputs |= {"instead": torch.randint(specials, 30, shape, generator=g), "share": share, "blank": blank}
         return Case(name, inputs | {"specials": specials})
@@ -122,6 +126,33 @@ def _by_which(
 
 
 MASKED_WRONG = [
+    Mistake(
+        "the share itself chosen",
+        "A word whose draw is exactly `share` is chosen, too. It's those below it: <, not <=.",
+        _masked(choose=lambda tokens, which, share, specials: (which <= share) & (tokens >= specials)),
+        0.75,
+    ),
+    Mistake(
+        "blank at 0.8, too",
+        "Where how is exactly 0.8 the blank comes in. It's below 0.8 only; from 0.8 on it's the word in `instead`.",
+        _masked(
+            lambda tokens, chosen, how, instead, blank: torch.where(
+                chosen & (how > 0.8) & (how < 0.9), instead, tokens.masked_fill(chosen & (how <= 0.8), blank)
+            )
+        ),
+        0.75,
+    ),
+    Mistake(
+        "kept at 0.8",
+        "A word for which how is exactly 0.8 stays as it is: it's in neither of the ranges. From 0.8 on it's the word "
+        "in `instead`: >=, not >.",
+        _masked(
+            lambda tokens, chosen, how, instead, blank: torch.where(
+                chosen & (how > 0.8) & (how < 0.9), instead, tokens.masked_fill(chosen & (how < 0.8), blank)
+            )
+        ),
+        0.75,
+    ),
     Mistake(
         "always the blank",
         "All chosen words become the blank. Only those with how below 0.8 do; from 0.8 to 0.9 another word comes in, "
@@ -301,6 +332,10 @@ def spans_cases(seed: int) -> list[Case]:
     more, other = sizes(g, 2, 1, 4)
     s = torch.Generator().manual_seed(seed + 1500)
     begin, middle, end = sizes(s, 3, 1, 4)
+    twice = case("words said twice", "..xx.." + "." * pick(s, 0, 2) + "x..", (64, 63, 62))
+    tokens = twice.inputs["tokens"]
+    tokens[1], tokens[3], tokens[-1] = tokens[0], tokens[2], tokens[-2]
+    tokens[4] = tokens[3]  # one is cut, and one stays
     return [
         case("small", "..x.", (91, 90)),
         case("two spans", "." * begin + "xx" + "." * middle + "x" + "." * end, (99, 98, 97, 96)),
@@ -309,9 +344,11 @@ def spans_cases(seed: int) -> list[Case]:
         case("all cut", "x" * pick(s, 2, 5), (93, 95)),
         case("spans from the seed", "." * other + "x" * more + "." + "x" * other + ".." + "x", (88, 85, 82, 79)),
         case("as many as needed", "x.x.x", (66, 65, 64, 63)),
+        twice,
         case("too few", "x.x.xx.x.x", (95, 94, 93), 6),
         case("too few by one", ".x..x.xx....x...x.x.xx.", (77, 76, 75, 74, 73, 72, 71), 8),
         case("none at all", ".xx.x....x..x.", (), 5),
+        case("nothing cut, and none for the end", "....", (), 1),
     ]
 
 
@@ -441,7 +478,29 @@ def _one_too_strict(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> 
     return spans(tokens, cut, sentinels)
 
 
+def _merged(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    source, target = spans(tokens, cut, sentinels)
+    return source.unique_consecutive(), target
+
+
+def _none_for_nothing(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    return spans(tokens, cut, sentinels) if cut.any() else (tokens, torch.tensor(sentinels[:1], dtype=torch.long))
+
+
 SPANS_WRONG = [
+    Mistake(
+        "words said twice merged",
+        "A word that's said twice in a row stands in the source only once. It's the spans that leave one sentinel "
+        "each; all tokens that stay stay.",
+        _told(_merged),
+        0.5,
+    ),
+    Mistake(
+        "nothing cut, not counted",
+        "Where nothing is cut, nothing is counted. The end needs a sentinel then, too: refuse if there's none.",
+        _none_for_nothing,
+        0.75,
+    ),
     Mistake(
         "a sentinel for each token",
         "Each cut token gets a sentinel of its own. A run of tokens side by side is one span: one sentinel for all of "
@@ -591,6 +650,8 @@ def next_cases(seed: int) -> list[Case]:
     batch, length, vocabulary = sizes(g, 3, 3, 7)
     zero = case("0 is a word", [4, 3], 5, 6, 5)
     zero.inputs["tokens"][0, 1] = 0
+    sure = case("sure of itself", [4, 3], 4, 5)
+    sure.inputs["logits"] = sure.inputs["logits"] * 200
     return [
         case("small", [3], 3, 4),
         case("padding", [5, 2, 3], 5, 6),
@@ -599,6 +660,7 @@ def next_cases(seed: int) -> list[Case]:
         case("much padding", [2, 6], 8, 5, 3),
         zero,
         case("as many words as positions", [4, 3], 4, 4),
+        sure,
     ]
 
 
@@ -641,7 +703,8 @@ def next_by_loop(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
     means = []
     for row, words in zip(logits, tokens.tolist(), strict=True):
         pairs = [(row[place], word) for place, word in enumerate(words[1:]) if word != padding]
-        means.append(sum(said.exp().sum().log() - said[word] for said, word in pairs) / len(pairs))
+        losses = [(said - said.max()).exp().sum().log() + said.max() - said[word] for said, word in pairs]
+        means.append(sum(losses) / len(pairs))
     return torch.stack(means)
 
 
@@ -664,7 +727,21 @@ def _together(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
     return (next_loss(logits, tokens, padding) * counts).sum() / counts.sum()
 
 
+def _from_probabilities(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
+    labels = tokens[:, 1:]
+    found = -logits[:, :-1].softmax(dim=-1).gather(-1, labels[..., None])[..., 0].log()
+    real = labels != padding
+    return found.masked_fill(~real, 0.0).sum(dim=1) / real.sum(dim=1)
+
+
 NEXT_WRONG = [
+    Mistake(
+        "logarithm of a softmax",
+        "Where the model is far off, the loss is infinite: the probability is too small for its dtype and becomes 0 "
+        "before the logarithm. `log_softmax` and `F.cross_entropy` never form it.",
+        _from_probabilities,
+        0.75,
+    ),
     Mistake(
         "both bugs are there",
         "Both bugs are still there: each position is asked for the token that it reads, and padding counts.",
@@ -795,6 +872,8 @@ def pooled_cases(seed: int) -> list[Case]:
     batch, longest, d = sizes(g, 3, 2, 6)
     front = case("padding in front", [3, 1, 2], 4, 3)
     front.inputs["words"] = front.inputs["words"].flip(-1)
+    short = case("short vectors", [3, 2], 4, 3)
+    short.inputs["x"] = short.inputs["x"] / 100
     return [
         case("small", [2], 3, 2),
         case("batch", [4, 1, 3], 5, 4),
@@ -803,6 +882,7 @@ def pooled_cases(seed: int) -> list[Case]:
         case("an empty text", [2, 0], 3, 5),
         case("all sizes alike", [3, 2, 1], 3, 3),
         front,
+        short,
     ]
 
 
@@ -1172,6 +1252,15 @@ def grouped_cases(seed: int) -> list[Case]:
     s = torch.Generator().manual_seed(seed + 5500)
     length, other, n = sizes(g, 1, 3, 5)[0], pick(s, 3, 5), pick(s, 3, 5)
     causal = torch.ones(length, length, dtype=torch.bool).tril()
+    near = (torch.arange(4)[:, None] - torch.arange(4)).abs() < 2
+    early = torch.ones(4, 4, dtype=torch.bool).tril() & _real([3, 4], 4)[:, None, None, :]
+    own = torch.rand(2, 2, 3, 3, generator=s).lt(0.5) | torch.eye(3, dtype=torch.bool)
+    real = _real([1, 2], 3)
+    while True:
+        far = case("padding far above the words", (2, 3), 2, 1, 1, mask=real[:, None, None, :])
+        far.inputs["x"] = torch.where(real[..., None], far.inputs["x"], 300 * far.inputs["x"])
+        if _is_above(far, real):
+            break
     return [
         case("small", (1, 3), 4, 2, 1),
         case("two groups of two", (2, other), 4, 2, 2),
@@ -1179,7 +1268,20 @@ def grouped_cases(seed: int) -> list[Case]:
         case("a group for each head", (1, n), 2, 2, pick(s, 2, 3)),
         case("two groups of three, causal", (1, length), 6, 2, 1, mask=causal),
         case("three groups, padding", (2, n), 6, 3, 1, mask=_real([n, pick(s, 2, n - 1)], n)[:, None, None, :]),
+        case("neighbours only", (1, 4), 2, 1, 1, mask=near),
+        case("causal, padding", (2, 4), 2, 1, 1, mask=early),
+        case("a mask for each head", (2, 3), 2, 1, 1, mask=own),
+        far,
     ]
+
+
+def _is_above(case: Case, real: Tensor) -> bool:
+    """Tell whether padding scores far above every word, with a word's query (one feature a head, one group)."""
+    x, (query, key) = case.inputs["x"], (case.state[f"{name}.weight"] for name in ("query", "key"))
+    scores = (x @ query.T).mT[..., None] * (x @ key.T).mT[:, :, None]  # [batch heads query key]
+    above = scores.masked_fill(real[:, None, None], -math.inf).amax(-1)
+    above = above - scores.masked_fill(~real[:, None, None], -math.inf).amax(-1)
+    return above.masked_fill(~real[:, None], -math.inf).max().item() > 200
 
 
 class Grouped(nn.Module):
@@ -1227,9 +1329,13 @@ class GroupedByHead(Grouped):
             own, both = slice(head * d_k, (head + 1) * d_k), slice(group * d_k, (group + 1) * d_k)
             query, key = x @ self.query.weight[own].T, x @ self.key.weight[both].T
             scores = torch.einsum("bnc,bmc->bnm", query, key) * d_k**-0.5
-            scores = scores if mask is None else scores.masked_fill(~mask.expand(len(x), 1, -1, -1)[:, 0], -1e9)
+            scores = scores if mask is None else scores.masked_fill(~self.of(mask, x, head), -1e9)
             found.append(scores.softmax(dim=-1) @ (x @ self.value.weight[both].T))
         return torch.cat(found, dim=-1) @ self.output.weight.T
+
+    def of(self, mask: Tensor, x: Tensor, head: int) -> Tensor:
+        """Return one head's mask, [batch position position]."""
+        return mask.expand(len(x), self.heads, x.size(1), x.size(1))[:, head]
 
 
 class GroupedByEinsum(Grouped):
@@ -1241,7 +1347,8 @@ class GroupedByEinsum(Grouped):
         key, value = (part(x).unflatten(-1, (self.groups, -1)) for part in (self.key, self.value))
         scores = torch.einsum("bngrc,bmgc->bgrnm", query, key) / key.size(-1) ** 0.5
         if mask is not None:
-            scores = scores.masked_fill(~mask.unsqueeze(1) if mask.dim() == 4 else ~mask, -math.inf)
+            mask = mask.expand(len(x), self.heads, x.size(1), x.size(1)).unflatten(1, (self.groups, -1))
+            scores = scores.masked_fill(~mask, -math.inf)
         return self.output(torch.einsum("bgrnm,bmgc->bngrc", scores.softmax(dim=-1), value).flatten(2))
 
 

@@ -124,6 +124,32 @@ class WithItsLastState(Network):
         return torch.stack(states, dim=1), state
 
 
+def squashed_by(tanh):
+    """Return Elman's network with a tanh of its own."""
+
+    class Squashed(Network):
+        def forward(self, x):
+            state, states = torch.zeros_like(x[:, 0]), []
+            for t in range(x.size(1)):
+                state = tanh(self.input(x[:, t]) + self.hidden(state))
+                states.append(state)
+            return torch.stack(states, dim=1)
+
+    return Squashed
+
+
+def tanh_of_both(h):
+    return (h.exp() - (-h).exp()) / (h.exp() + (-h).exp())
+
+
+def tanh_of_twice(h):
+    return ((2 * h).exp() - 1) / ((2 * h).exp() + 1)
+
+
+def tanh_by_sigmoid(h):
+    return 2 / (1 + (-2 * h).exp()) - 1
+
+
 class Borrowed(baselines.ElmanRNN):
     def forward(self, x):
         return super().forward(x)
@@ -213,6 +239,17 @@ def hard_sigmoid(x, state, cell, W, U, b):
     i, f, o = F.hardsigmoid(i), F.hardsigmoid(f), F.hardsigmoid(o)
     new = f * cell + i * g.tanh()
     return o * new.tanh(), new
+
+
+def stepping(sigmoid=torch.sigmoid, tanh=torch.tanh, kept=lambda new: new):
+    """Return a step of which some functions are others."""
+
+    def answer(x, state, cell, W, U, b):
+        i, f, g, o = parts(x, state, W, U, b)
+        new = kept(sigmoid(f) * cell + sigmoid(i) * tanh(g))
+        return sigmoid(o) * tanh(new), new
+
+    return answer
 
 
 def lstm_stacked(x, state, cell, W, U, b):
@@ -371,6 +408,20 @@ def seen_both_ways(width, dilations, length):
     return as_row(found, length)
 
 
+def shares_of_a_hundredth(width, dilations, length):
+    shares = (torch.arange(length) == 0).float()
+    for r in dilations:
+        shares = sum(F.pad(shares, (place * r, 0))[:length] for place in range(width)) / width
+    return shares > 0.01
+
+
+def odd_numbers_of_paths(width, dilations, length):
+    odd = torch.arange(length) == 0
+    for r in dilations:
+        odd = sum(F.pad(odd, (place * r, 0))[:length].long() for place in range(width)) % 2 == 1
+    return odd
+
+
 def seen_by_products(width, dilations, length):
     row = torch.ones(1)
     for r in dilations:
@@ -473,6 +524,24 @@ def mean_slope(states, W, U):
         found.append(total @ (s * W))
         total = total @ (s * U)
     return torch.stack(found[::-1])
+
+
+def by_inverse(states, W, U):
+    steps, ends = jacobians(states, W, U)
+    before, products = torch.eye(len(U), dtype=U.dtype), []
+    for step in steps:
+        before = step @ before
+        products.append(before)
+    return torch.stack([before @ torch.linalg.inv(p) @ end for p, end in zip(products, ends, strict=True)])
+
+
+def by_pseudoinverse(states, W, U):
+    steps, ends = jacobians(states, W, U)
+    before, products = torch.eye(len(U), dtype=U.dtype), []
+    for step in steps:
+        before = step @ before
+        products.append(before)
+    return torch.stack([before @ torch.linalg.pinv(p) @ end for p, end in zip(products, ends, strict=True)])
 
 
 def grads_by_powers(states, W, U):
@@ -596,6 +665,48 @@ def tuple_in_disorder(layer, n, d, k=3):
     return a, c, b
 
 
+def floats_only(layer, n, k):
+    if isinstance(n, float):
+        raise TypeError(f"n must be an integer, got {type(n).__name__}")
+    check(layer, n if isinstance(n, int) else int(n), k)
+
+
+def no_length_in_a_convolution(layer, n, k):
+    check(layer, max(n, 1) if layer == "convolution" and isinstance(n, int) else n, k)
+
+
+def one_word_at_once(layer, n, d, k=3):
+    if layer == "convolution" and n == 1 and isinstance(n, int):
+        return k * d * d, 1, 0
+    return costing()(layer, n, d, k)
+
+
+def first_letters(layer, n, d, k=3):
+    names = ("recurrent", "convolution", "attention")
+    return costing()(next((name for name in names if layer.startswith(name[:4])), layer), n, d, k)
+
+
+def begins_as_one(layer, n, d, k=3):
+    names = ("recurrent", "convolution", "attention")
+    return costing()(next((name for name in names if layer.startswith(name)), layer), n, d, k)
+
+
+def within_a_known_one(layer, n, d, k=3):
+    names = ("recurrent", "convolution", "attention")
+    return costing()(next((name for name in names if layer in name), layer), n, d, k)
+
+
+def rounding(add):
+    return costing(convolution=lambda n, d, k: (k * n * d * d, 1, int((n - 1) / (k - 1) + add)))
+
+
+def cost_by_index(layer, n, d, k=3):
+    if not hasattr(n, "__index__") or isinstance(n, torch.Tensor):
+        raise TypeError(f"n must be an integer, got {type(n)}")
+    check(layer, int(n), k)
+    return costing()(layer, int(n), d, k)
+
+
 def cost_by_match(layer, n, d, k=3):
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"n is a {type(n).__name__}, not an int")
@@ -630,6 +741,9 @@ WRONG = {
         "state through both": StateThroughBoth,
         "first sentence": FirstSentence,
         "its last state, too": WithItsLastState,
+        "tanh from two exponentials": squashed_by(tanh_of_both),
+        "tanh from one exponential": squashed_by(tanh_of_twice),
+        "straight beyond 3": squashed_by(lambda h: torch.where(h.abs() > 3, h, h.tanh())),
         "the library's": Borrowed,
         "the library's class": baselines.ElmanRNN,
     },
@@ -643,6 +757,10 @@ WRONG = {
         "state for cell": state_as_cell,
         "old state kept": gru_like,
         "hard sigmoid": hard_sigmoid,
+        "sigmoid from two exponentials": stepping(sigmoid=lambda z: z.exp() / (1 + z.exp())),
+        "tanh from two exponentials": stepping(tanh=tanh_of_both),
+        "tanh from one exponential": stepping(tanh=tanh_of_twice),
+        "cell cut off at 5": stepping(kept=lambda new: new.clamp(-5, 5)),
     },
     "1.3": {
         "padded for width 3": padded_for_width_3,
@@ -664,6 +782,8 @@ WRONG = {
         "integers": integers,
         "a list": as_a_list,
         "both ways": seen_both_ways,
+        "shares above a hundredth": shares_of_a_hundredth,
+        "odd numbers of paths": odd_numbers_of_paths,
     },
     "1.5": {
         "a power of the last step": by_power,
@@ -674,6 +794,8 @@ WRONG = {
         "all states summed": sum_of_all_states,
         "next state only": next_state_only,
         "mean slope": mean_slope,
+        "all steps, and an inverse": by_inverse,
+        "all steps, and a pseudoinverse": by_pseudoinverse,
     },
     "1.6": {
         "2**d": costing(recurrent=lambda n, d, k: (2 * n * 2**d, n, n)),
@@ -700,14 +822,27 @@ WRONG = {
         "default 2": default_2,
         "floats": floats_back,
         "last two exchanged": tuple_in_disorder,
+        "floats only": costing(guard=floats_only),
+        "no guard for n in the convolution": costing(guard=no_length_in_a_convolution),
+        "one word before k is asked": one_word_at_once,
+        "begins with four letters of a known one": first_letters,
+        "begins as a known one": begins_as_one,
+        "within a known name": within_a_known_one,
+        "rounded to the nearest": rounding(0.5),
+        "rounded up from a tenth": rounding(0.9),
+        "rounded up from a thousandth": rounding(0.999),
     },
 }
 
 RIGHT = {
-    "1.1": {"torch's cell": ByCell, "number by number": ByNumbers},
-    "1.2": {"one matrix": lstm_stacked, "sentence by sentence, a list": lstm_by_sentence},
+    "1.1": {"torch's cell": ByCell, "number by number": ByNumbers, "by a sigmoid": squashed_by(tanh_by_sigmoid)},
+    "1.2": {
+        "one matrix": lstm_stacked,
+        "sentence by sentence, a list": lstm_by_sentence,
+        "1 + exp": stepping(lambda z: 1 / (1 + (-z).exp())),
+    },
     "1.3": {"einsum": conv_by_einsum, "nn.Conv1d": conv_by_module},
     "1.4": {"a product of polynomials": seen_by_products, "recursion": seen_by_recursion},
     "1.5": {"forward": grads_by_powers, "multi_dot, float64": grads_by_multi_dot},
-    "1.6": {"match": cost_by_match, "a list": cost_as_a_list},
+    "1.6": {"match": cost_by_match, "a list": cost_as_a_list, "an index": cost_by_index},
 }

@@ -129,6 +129,119 @@ def first_head_only(query, key, mask=None):
     return softmax(scores_of(query[:, :1], key[:, :1]).expand(-1, query.size(1), -1, -1), mask)
 
 
+def an_axis_for_heads(query, key, mask=None):
+    if mask is not None and mask.dim() == 3:
+        mask = mask.unsqueeze(1)
+    return softmax(scores_of(query, key), mask)
+
+
+def an_axis_for_heads_if_missing(query, key, mask=None):
+    if mask is not None and mask.dim() == 3 and query.dim() == 4:
+        mask = mask.unsqueeze(1)
+    return softmax(scores_of(query, key), mask)
+
+
+def padding_only(query, key, mask=None):
+    if mask is not None and mask.dim() == 4 and mask.size(1) == 1:
+        mask = mask[:, :, :1]
+    return softmax(scores_of(query, key), mask)
+
+
+def square_is_causal(query, key, mask=None):
+    if mask is not None and mask.dim() == 2 and mask.size(0) == mask.size(1):
+        mask = torch.ones_like(mask).tril()
+    return softmax(scores_of(query, key), mask)
+
+
+def square_is_causal_too(query, key, mask=None):
+    if mask is not None and mask.shape[-2:].numel() == query.size(-2) ** 2:
+        mask = mask.tril()
+    return softmax(scores_of(query, key), mask)
+
+
+def nothing_is_no_mask(query, key, mask=None):
+    return softmax(scores_of(query, key), None if mask is None or not mask.any() else mask)
+
+
+def empty_by_columns(query, key, mask=None):
+    scores = scores_of(query, key)
+    if mask is None:
+        return scores.softmax(-1)
+    weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
+    return weights.masked_fill(~mask.any(dim=1, keepdim=True), 0.0)
+
+
+def empty_in_tables_only(query, key, mask=None):
+    scores = scores_of(query, key)
+    if mask is None:
+        return scores.softmax(-1)
+    weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
+    return weights.nan_to_num(0.0) if mask.dim() == 2 else weights
+
+
+def empty_by_the_last_row(query, key, mask=None):
+    scores = scores_of(query, key)
+    if mask is None:
+        return scores.softmax(-1)
+    weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
+    return weights.nan_to_num(0.0) if not mask.flatten(0, -2)[-1].any() else weights
+
+
+def key_by_key(query, key, mask=None):
+    scores = scores_of(query, key)
+    if mask is None:
+        return scores.softmax(-1)
+    powers = (scores - scores.masked_fill(~mask, -math.inf).amax(-1, keepdim=True).nan_to_num(neginf=0.0)).exp()
+    powers = torch.stack([powers[..., j] * mask[..., j] for j in range(mask.size(-1))], -1)
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+def renormalised(query, key, mask=None):
+    weights = scores_of(query, key).softmax(-1)
+    return weights if mask is None else weights * mask / (weights * mask).sum(-1, keepdim=True).clamp(min=1e-12)
+
+
+def renormalised_in_float64(query, key, mask=None):
+    weights = scores_of(query.double(), key.double()).softmax(-1)
+    return weights if mask is None else (weights * mask / (weights * mask).sum(-1, keepdim=True)).nan_to_num(0.0)
+
+
+def maximum_of_hidden_keys_too(query, key, mask=None):
+    scores = scores_of(query, key)
+    powers = (scores - scores.amax(-1, keepdim=True)).exp() * (1 if mask is None else mask)
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+def minus_a_thousand(query, key, mask=None):
+    scores = scores_of(query, key)
+    if mask is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(~mask, -1e3).softmax(-1).masked_fill(~mask, 0.0)
+
+
+def clamped_at_a_thousand(query, key, mask=None):
+    return softmax(scores_of(query, key).clamp(-1e3, 1e3), mask)
+
+
+def weights_with_nan_gradients(query, key, mask=None):
+    scores = scores_of(query, key)
+    if mask is not None:
+        scores = scores + torch.zeros_like(scores).masked_fill(~mask, -math.inf)
+    return scores.softmax(-1).nan_to_num(0.0)
+
+
+def weights_detached(query, key, mask=None):
+    return softmax(scores_of(query, key.detach()), mask)
+
+
+def weights_by_where(query, key, mask=None):
+    scores = torch.einsum("...id,...jd->...ij", query, key).div(query.shape[-1] ** 0.5)
+    if mask is None:
+        return F.softmax(scores, -1)
+    mask = mask.broadcast_to(scores.shape)
+    return torch.where(mask, torch.where(mask, scores, -1e30).softmax(-1), 0.0)
+
+
 def weights_by_numpy(query, key, mask=None):
     scores = query.numpy() @ np.swapaxes(key.numpy(), -1, -2) / np.sqrt(query.shape[-1])
     if mask is not None:
@@ -140,6 +253,7 @@ def weights_by_numpy(query, key, mask=None):
 
 def weights_by_torch(query, key, mask=None):
     eye = torch.eye(key.size(-2), dtype=key.dtype).expand(*key.shape[:-1], key.size(-2))
+    mask = None if mask is None else mask.expand(*query.shape[:-1], key.size(-2))
     return F.scaled_dot_product_attention(query, key, eye, attn_mask=mask)
 
 
@@ -197,6 +311,31 @@ def additive_normed_v(query, key, W_q, W_k, v):
     return torch.tanh((query @ W_q.T).unsqueeze(-2) + (key @ W_k.T).unsqueeze(-3)) @ (v / v.norm())
 
 
+def additive_by_powers(query, key, W_q, W_k, v):
+    hidden = (query @ W_q.T).unsqueeze(-2) + (key @ W_k.T).unsqueeze(-3)
+    return ((2 * hidden).exp() - 1) / ((2 * hidden).exp() + 1) @ v
+
+
+def additive_by_powers_of_minus_2(query, key, W_q, W_k, v):
+    hidden = (query @ W_q.T).unsqueeze(-2) + (key @ W_k.T).unsqueeze(-3)
+    return (1 - (-2 * hidden).exp()) / (1 + (-2 * hidden).exp()) @ v
+
+
+def additive_by_powers_in_float64(query, key, W_q, W_k, v):
+    hidden = ((query @ W_q.T).unsqueeze(-2) + (key @ W_k.T).unsqueeze(-3)).double()
+    return (hidden.sinh() / hidden.cosh()) @ v.double()
+
+
+def additive_nan_to_num(query, key, W_q, W_k, v):
+    hidden = (query @ W_q.T).unsqueeze(-2) + (key @ W_k.T).unsqueeze(-3)
+    return (hidden.sinh() / hidden.cosh()).nan_to_num(0.0) @ v
+
+
+def additive_by_sigmoid(query, key, W_q, W_k, v):
+    hidden = (query @ W_q.T).unsqueeze(-2) + (key @ W_k.T).unsqueeze(-3)
+    return 2 * (torch.sigmoid(2 * hidden) * v).sum(-1) - v.sum()
+
+
 def additive_by_linear(query, key, W_q, W_k, v):
     hidden = F.linear(query, W_q)[..., :, None, :] + F.linear(key, W_k)[..., None, :, :]
     return F.linear(hidden.tanh(), v[None]).squeeze(-1)
@@ -239,8 +378,18 @@ def guard(dtype=lambda mask: mask.dtype != torch.bool, fit=fits):
 
 def by_size(mask, scores):
     return mask.dim() <= scores.dim() and all(
+        a in (1, b) for a, b in zip(mask.shape, scores.shape[scores.dim() - mask.dim() :], strict=True)
+    )
+
+
+def axes_must_be_there(mask, scores):
+    return mask.dim() <= scores.dim() and all(
         a in (1, b) for a, b in zip(mask.shape, scores.shape[-mask.dim() :], strict=True)
     )
+
+
+def some_axes(mask, scores):
+    return mask.dim() > 0 and fits(mask, scores)
 
 
 def same_axes_only(mask, scores):
@@ -294,6 +443,18 @@ def guard_by_numpy(mask, scores):
         return torch.from_numpy(np.broadcast_to(mask.numpy(), tuple(scores.shape)).copy())
     except ValueError as error:
         raise ValueError(f"mask {tuple(mask.shape)} against scores {tuple(scores.shape)}") from error
+
+
+def guard_by_and(mask, scores):
+    if mask.dtype is not torch.bool:
+        raise TypeError(f"a mask of dtype {mask.dtype}")
+    try:
+        both = torch.logical_and(mask, torch.ones_like(scores, dtype=torch.bool))
+    except RuntimeError:
+        both = None
+    if both is None or both.shape != scores.shape:
+        raise ValueError(f"mask {tuple(mask.shape)}, scores {tuple(scores.shape)}")
+    return both
 
 
 def guard_by_where(mask, scores):
@@ -362,6 +523,44 @@ def itself_always(x, real, W_q, W_k, W_v):
     return attended(x, real, W_q, W_k, W_v, real[:, None, :] | torch.eye(x.size(1), dtype=torch.bool))
 
 
+def by_powers(x, W_q, W_k, allowed, least=0.0):
+    powers = ((x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(W_q.size(0)) - least).exp() * allowed
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-9)
+
+
+def powers_without_a_maximum(x, real, W_q, W_k, W_v):
+    return by_powers(x, W_q, W_k, real[:, None, :]) @ (x @ W_v.T)
+
+
+def powers_and_an_epsilon(x, real, W_q, W_k, W_v):
+    powers = ((x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(W_q.size(0))).double().exp() * real[:, None, :]
+    return (powers / (powers.sum(-1, keepdim=True) + 1e-9)).to(x.dtype) @ (x @ W_v.T)
+
+
+def words_maximum_of_padding_too(x, real, W_q, W_k, W_v):
+    scores = (x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(W_q.size(0))
+    return by_powers(x, W_q, W_k, real[:, None, :], scores.amax(-1, keepdim=True)) @ (x @ W_v.T)
+
+
+def words_one_maximum(x, real, W_q, W_k, W_v):
+    scores = (x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(W_q.size(0))
+    return by_powers(x, W_q, W_k, real[:, None, :], scores.max()) @ (x @ W_v.T)
+
+
+def words_renormalised(x, real, W_q, W_k, W_v):
+    weights = ((x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(W_q.size(0))).softmax(-1) * real[:, None, :]
+    return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9) @ (x @ W_v.T)
+
+
+def padding_filled_with(number):
+    def answer(x, real, W_q, W_k, W_v):
+        scores = (x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(W_q.size(0))
+        weights = scores.masked_fill(~real[:, None, :], number).softmax(-1) * real.any(1)[:, None, None]
+        return weights @ (x @ W_v.T)
+
+    return answer
+
+
 def attended_by_torch(x, real, W_q, W_k, W_v):
     mask = real[:, None, :].expand(-1, x.size(1), -1)
     return F.scaled_dot_product_attention(F.linear(x, W_q), F.linear(x, W_k), F.linear(x, W_v), attn_mask=mask)
@@ -373,7 +572,7 @@ def attended_by_numbers(x, real, W_q, W_k, W_v):
         words = [j for j in range(x.size(1)) if real[b, j]]
         for i in range(x.size(1)):
             scores = [float((W_q @ x[b, i]) @ (W_k @ x[b, j])) / W_q.size(0) ** 0.5 for j in words]
-            powers = [math.exp(score) for score in scores]
+            powers = [math.exp(score - max(scores)) for score in scores]
             for power, j in zip(powers, words, strict=True):
                 out[b, i] += power / sum(powers) * (W_v @ x[b, j]).double()
     return out
@@ -456,6 +655,57 @@ def half_each_where_empty(output_a, logsum_a, output_b, logsum_b):
     )
 
 
+def shares_of_clamped(least, most):
+    def answer(output_a, logsum_a, output_b, logsum_b):
+        share = torch.stack([logsum_a, logsum_b]).clamp(least, most).softmax(0)[..., None]
+        return share[0] * output_a + share[1] * output_b, torch.logaddexp(logsum_a, logsum_b)
+
+    return answer
+
+
+def maximum_of_at_least(number):
+    def answer(output_a, logsum_a, output_b, logsum_b):
+        largest = torch.maximum(logsum_a, logsum_b).clamp(min=number)
+        a, b = (logsum_a - largest).exp(), (logsum_b - largest).exp()
+        total = (a + b).clamp(min=1e-30)
+        return (a[..., None] * output_a + b[..., None] * output_b) / total[..., None], largest + (a + b).log()
+
+    return answer
+
+
+def empty_as(number):
+    def answer(output_a, logsum_a, output_b, logsum_b):
+        share = torch.stack([logsum_a, logsum_b]).nan_to_num(neginf=number).softmax(0)[..., None]
+        return share[0] * output_a + share[1] * output_b, torch.logaddexp(logsum_a, logsum_b)
+
+    return answer
+
+
+def empty_by_output(output_a, logsum_a, output_b, logsum_b):
+    share = torch.sigmoid(logsum_a - logsum_b).nan_to_num(0.0)[..., None]
+    output = share * output_a + (1 - share) * output_b
+    output = torch.where((output_b == 0).all(-1, keepdim=True), output_a, output)
+    output = torch.where((output_a == 0).all(-1, keepdim=True), output_b, output)
+    return output, torch.logaddexp(logsum_a, logsum_b)
+
+
+def empty_by_feature(output_a, logsum_a, output_b, logsum_b):
+    output, whole = merged(output_a, logsum_a, output_b, logsum_b)
+    return torch.where(output_a == 0, output_b, torch.where(output_b == 0, output_a, output)), whole
+
+
+def empty_by_one_output(output_a, logsum_a, output_b, logsum_b):
+    logsum_b = logsum_b.masked_fill((output_b == 0).all(-1), -math.inf)
+    return merged(output_a, logsum_a, output_b, logsum_b)
+
+
+def powers_in_float64(output_a, logsum_a, output_b, logsum_b):
+    a, b = logsum_a.double().exp(), logsum_b.double().exp()
+    total = (a + b)[..., None]
+    output = (a[..., None] * output_a + b[..., None] * output_b) / total.masked_fill(total == 0, 1.0)
+    return output.to(output_a.dtype), (a + b).log().to(logsum_a.dtype)
+
+
 def merge_by_sigmoid(output_a, logsum_a, output_b, logsum_b):
     share = torch.sigmoid((logsum_a - logsum_b).nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)).unsqueeze(-1)
     return [torch.lerp(output_b, output_a, share), torch.stack([logsum_a, logsum_b]).logsumexp(0)]
@@ -487,6 +737,21 @@ WRONG = {
         "first sentence's mask": mask_of_the_first_sentence,
         "one mask for all heads": mask_for_each_head_refused,
         "first head only": first_head_only,
+        "an axis for heads": an_axis_for_heads,
+        "an axis for heads if there are heads": an_axis_for_heads_if_missing,
+        "padding only": padding_only,
+        "square is causal": square_is_causal,
+        "square is causal, too": square_is_causal_too,
+        "nothing allowed is no mask": nothing_is_no_mask,
+        "empty by columns": empty_by_columns,
+        "empty in tables only": empty_in_tables_only,
+        "empty by the last row": empty_by_the_last_row,
+        "key by key": key_by_key,
+        "renormalised": renormalised,
+        "renormalised in float64": renormalised_in_float64,
+        "maximum of hidden keys, too": maximum_of_hidden_keys_too,
+        "minus a thousand": minus_a_thousand,
+        "clamped at a thousand": clamped_at_a_thousand,
         "the library's": lambda *inputs: attention.attention_weights(*inputs),
         "the library's, imported": lambda *inputs: imported(*inputs),
         "the library's itself": attention.attention_weights,
@@ -502,6 +767,10 @@ WRONG = {
         "scaled by the query's width": additive_scaled_by_width,
         "two axes only": additive_two_axes_only,
         "v of length 1": additive_normed_v,
+        "exp(2h)": additive_by_powers,
+        "exp(-2h)": additive_by_powers_of_minus_2,
+        "sinh over cosh": additive_by_powers_in_float64,
+        "NaN set to 0": additive_nan_to_num,
     },
     "2.3": {
         "floats only refused": guard(dtype=lambda mask: mask.is_floating_point()),
@@ -513,6 +782,19 @@ WRONG = {
         "by count": guard(fit=larger_count_only),
         "keys can't be stretched": guard(fit=keys_must_be_there),
         "empty masks refused": guard(fit=nonempty_only),
+        "axes must be there": guard(fit=axes_must_be_there),
+        "some axes": guard(fit=some_axes),
+        "common numbers refused": guard(
+            dtype=lambda mask: mask.is_floating_point() or mask.dtype in (torch.int64, torch.int32, torch.uint8)
+        ),
+        "all but int8 refused": guard(
+            dtype=lambda mask: (
+                mask.is_floating_point() or mask.dtype in (torch.int64, torch.int32, torch.int16, torch.uint8)
+            )
+        ),
+        "all but half precision refused": guard(
+            dtype=lambda mask: mask.dtype not in (torch.bool, torch.float16, torch.bfloat16)
+        ),
         "one shape told": one_shape_told,
         "inverted": inverted,
         "numbers": as_numbers,
@@ -530,6 +812,13 @@ WRONG = {
         "queries and keys exchanged": query_and_key_exchanged,
         "the values' scale": scale_of_values,
         "itself always": itself_always,
+        "powers without a maximum": powers_without_a_maximum,
+        "powers and an epsilon": powers_and_an_epsilon,
+        "maximum of padding, too": words_maximum_of_padding_too,
+        "one maximum": words_one_maximum,
+        "renormalised": words_renormalised,
+        "minus a hundred": padding_filled_with(-100.0),
+        "minus a thousand": padding_filled_with(-1000.0),
     },
     "2.5": {
         "in place": in_place,
@@ -542,13 +831,31 @@ WRONG = {
         "not normalised": not_normalised,
         "epsilon in the logarithm": epsilon_in_the_log,
         "something where both are empty": half_each_where_empty,
+        "clamped at 300": shares_of_clamped(-300.0, 300.0),
+        "clamped at 10,000": shares_of_clamped(-10000.0, 10000.0),
+        "clamped below": shares_of_clamped(-1000.0, math.inf),
+        "maximum of at least -1,000": maximum_of_at_least(-1000.0),
+        "maximum of at least -10,000": maximum_of_at_least(-10000.0),
+        "empty is -1,000": empty_as(-1000.0),
+        "empty is -10,000": empty_as(-10000.0),
+        "empty by output": empty_by_output,
+        "empty by feature": empty_by_feature,
+        "empty by one output": empty_by_one_output,
+        "powers in float64": powers_in_float64,
     },
 }
 
 RIGHT = {
-    "2.1": {"numpy": weights_by_numpy, "PyTorch's own": weights_by_torch, "logarithms": weights_in_logs},
-    "2.2": {"F.linear": additive_by_linear, "pairs": additive_by_pairs},
-    "2.3": {"numpy": guard_by_numpy, "where": guard_by_where},
+    "2.1": {
+        "numpy": weights_by_numpy,
+        "PyTorch's own": weights_by_torch,
+        "logarithms": weights_in_logs,
+        "where": weights_by_where,
+    },
+    "2.2": {"F.linear": additive_by_linear, "pairs": additive_by_pairs, "sigmoid": additive_by_sigmoid},
+    "2.3": {"numpy": guard_by_numpy, "where": guard_by_where, "and": guard_by_and},
     "2.4": {"PyTorch's own": attended_by_torch, "number by number": attended_by_numbers},
     "2.5": {"sigmoid, a list": merge_by_sigmoid, "stacked": merge_by_stack},
 }
+
+UNFIT = {"2.1": {"gradients of NaN": weights_with_nan_gradients, "keys detached": weights_detached}}

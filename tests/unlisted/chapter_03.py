@@ -47,6 +47,16 @@ def split_for_4(x, heads):
     return split(x, min(heads, 4))
 
 
+def split_by_reshape(x, heads):
+    batch, n, d_model = x.shape
+    return x.reshape(batch, n, heads, -1).transpose(1, 2)
+
+
+def split_by_unfold(x, heads):
+    d_k = x.size(-1) // heads
+    return x.unfold(-1, d_k, d_k).permute(0, 2, 1, 3)
+
+
 def split_by_einsum(x, heads):
     return torch.einsum("bnhd->bhnd", x.reshape(*x.shape[:2], heads, x.size(2) // heads))
 
@@ -224,6 +234,192 @@ class Library(multi_head.MultiHeadAttention):
         return super().forward(x, memory, mask)
 
 
+def changing(mask):
+    """Return the right layer, but that what is given as a mask is changed first."""
+
+    class Changed(Maps):
+        def forward(self, x, memory, given=None):
+            query, key, value = self.cut(x, memory)
+            own = given if given is None else mask(given)
+            return self.output(merge(masked(query @ key.mT / math.sqrt(query.size(-1)), own) @ value))
+
+    return Changed
+
+
+def weighing(weights):
+    """Return the right layer, but that weights are made from the scores and the mask in another way."""
+
+    class Weighed(Maps):
+        def forward(self, x, memory, mask=None):
+            query, key, value = self.cut(x, memory)
+            return self.output(merge(weights(query @ key.mT / math.sqrt(query.size(-1)), mask) @ value))
+
+    return Weighed
+
+
+def three_axes_if_queries(mask):
+    return mask.unsqueeze(1) if mask.dim() == 3 and mask.size(1) > 1 else mask
+
+
+def three_axes_if_one_query(mask):
+    return mask.unsqueeze(1) if mask.dim() == 3 and mask.size(1) == 1 else mask
+
+
+def padding_if_no_heads(mask):
+    return mask[:, 0, 0][:, None, None] if mask.dim() == 4 and mask.size(1) == 1 else mask
+
+
+def padding_if_a_batch(mask):
+    return mask[:, :1, :1] if mask.dim() == 4 and mask.size(0) > 1 else mask
+
+
+def first_sentence_if_heads(mask):
+    return mask[:1] if mask.dim() == 4 and mask.size(1) > 1 else mask
+
+
+def first_head_if_a_batch(mask):
+    return mask[:, :1] if mask.dim() == 4 and mask.size(0) > 1 else mask
+
+
+def heads_and_sentences_exchanged(mask):
+    return mask.transpose(0, 1) if mask.dim() == 4 and mask.size(0) == mask.size(1) else mask
+
+
+def causal_if_square(mask):
+    return torch.ones_like(mask).tril() if mask.dim() == 2 and mask.size(0) == mask.size(1) else mask
+
+
+def padding_if_two_axes(mask):
+    return mask[:, None, None, :] if mask.dim() == 2 and mask.size(0) != mask.size(1) else mask
+
+
+class CausalForTwoAxes(Maps):
+    def forward(self, x, memory, mask=None):
+        query, key, value = self.cut(x, memory)
+        if mask is not None and mask.dim() == 2:
+            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        else:
+            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return self.output(merge(mixed))
+
+
+class MaskInSelfAttentionOnly(Maps):
+    def forward(self, x, memory, mask=None):
+        query, key, value = self.cut(x, memory)
+        mask = None if mask is not None and mask.dim() == 2 and not x.equal(memory) else mask
+        return self.output(merge(masked(query @ key.mT / math.sqrt(query.size(-1)), mask) @ value))
+
+
+class ByLoopWithoutThreeAxes(Maps):
+    def forward(self, x, memory, mask=None):
+        whole = []
+        for query, key, value in zip(*(torch.unbind(t, dim=1) for t in self.cut(x, memory)), strict=True):
+            number = len(whole)
+            own = mask if mask is None or mask.dim() < 4 else mask[:, min(number, mask.size(1) - 1)]
+            whole.append(attention.attend(query, key, value, own))
+        return F.linear(torch.cat(whole, dim=2), self.output.weight)
+
+
+def nothing_is_everything(scores, mask):
+    return masked(scores, mask if mask is not None and mask.any() else None)
+
+
+def empty_by_sentence(scores, mask):
+    if mask is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask.any(0), 0.0)
+
+
+def by_key(scores, mask):
+    if mask is not None:
+        columns = [scores[..., j].masked_fill(~mask[..., j], -math.inf) for j in range(mask.size(-1))]
+        scores = torch.stack(columns, dim=-1)
+    return masked(scores, mask)
+
+
+def restored(scores, mask):
+    weights = scores.softmax(-1)
+    if mask is None:
+        return weights
+    weights = weights * mask
+    sums = weights.sum(-1, keepdim=True)
+    return weights / sums.masked_fill(sums == 0, 1.0)
+
+
+def below_all(scores, mask):
+    powers = (scores - scores.amax(-1, keepdim=True)).exp()
+    powers = powers if mask is None else powers * mask
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+def one_maximum(scores, mask):
+    powers = (masked_scores(scores, mask) - scores.max()).exp()
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+def exp_in_float64(scores, mask):
+    powers = masked_scores(scores.double(), mask).exp()
+    return (powers / powers.sum(-1, keepdim=True).clamp(min=1e-300)).to(scores.dtype)
+
+
+def clamped_exp(scores, mask):
+    powers = masked_scores(scores.clamp(-80, 80), mask).exp()
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-36)
+
+
+def masked_scores(scores, mask):
+    return scores if mask is None else scores.masked_fill(~mask, -math.inf)
+
+
+def filled(number):
+    """Return weights from a fill with a number, brought to zero where the mask forbids."""
+
+    def weights(scores, mask):
+        if mask is None:
+            return scores.softmax(-1)
+        return scores.masked_fill(~mask, number).softmax(-1).masked_fill(~mask, 0.0)
+
+    return weights
+
+
+def infinity_added(scores, mask):
+    bias = torch.zeros_like(scores)
+    bias = bias if mask is None else bias.masked_fill(~mask, -math.inf)
+    return (scores + bias).softmax(-1).nan_to_num(0.0)
+
+
+def logarithm_added(scores, mask):
+    return scores.softmax(-1) if mask is None else (scores + mask.to(scores.dtype).log()).softmax(-1).nan_to_num(0.0)
+
+
+def nothing_over_nothing(scores, mask):
+    largest = masked_scores(scores, mask).amax(-1, keepdim=True).nan_to_num(neginf=0.0)
+    powers = (masked_scores(scores, mask) - largest).exp()
+    return (powers / powers.sum(-1, keepdim=True)).nan_to_num(0.0)
+
+
+def where(scores, mask):
+    if mask is None:
+        return scores.softmax(-1)
+    weights = torch.where(mask, scores, -math.inf).softmax(-1)
+    return torch.where(mask.expand(scores.shape).any(-1, keepdim=True), weights, 0.0)
+
+
+def by_query(scores, mask):
+    if mask is None:
+        return scores.softmax(-1)
+    rows = [masked(scores[..., i, :], mask.expand(scores.shape)[..., i, :]) for i in range(scores.size(-2))]
+    return torch.stack(rows, dim=-2)
+
+
+def shifted(scores, mask):
+    scores = masked_scores(scores, mask)
+    largest = scores.amax(-1, keepdim=True).clamp(min=-1e30)
+    powers = (scores - largest).exp()
+    sums = powers.sum(-1, keepdim=True)
+    return powers / sums.masked_fill(sums == 0, 1.0)
+
+
 class ByTorch(Maps):
     def forward(self, x, memory, mask=None):
         query, key, value = self.cut(x, memory)
@@ -232,12 +428,15 @@ class ByTorch(Maps):
 
 class ByLoop(Maps):
     def forward(self, x, memory, mask=None):
-        whole = []
+        whole, sizes = [], (x.size(0), self.heads, x.size(1), memory.size(1))
         for query, key, value in zip(*(torch.unbind(t, dim=1) for t in self.cut(x, memory)), strict=True):
-            number = len(whole)
-            own = mask if mask is None or mask.dim() < 4 else mask[:, min(number, mask.size(1) - 1)]
+            own = None if mask is None else mask.expand(sizes)[:, len(whole)]
             whole.append(attention.attend(query, key, value, own))
         return F.linear(torch.cat(whole, dim=2), self.output.weight)
+
+
+def made(d_model, heads):
+    return ByLoop(d_model, heads)
 
 
 # 3.4
@@ -526,6 +725,32 @@ WRONG = {
         "its weights, too": WithWeights,
         "the library's": Library,
         "the library's class": multi_head.MultiHeadAttention,
+        "three axes a batch's, if there are queries": changing(three_axes_if_queries),
+        "three axes a batch's, if there are none": changing(three_axes_if_one_query),
+        "padding if there are no heads": changing(padding_if_no_heads),
+        "padding if there is a batch": changing(padding_if_a_batch),
+        "padding if there are two axes": changing(padding_if_two_axes),
+        "first sentence's mask, if for each head": changing(first_sentence_if_heads),
+        "first head's mask, if for each sentence": changing(first_head_if_a_batch),
+        "heads and sentences exchanged": changing(heads_and_sentences_exchanged),
+        "causal if square": changing(causal_if_square),
+        "two axes causal": CausalForTwoAxes,
+        "two axes in self-attention only": MaskInSelfAttentionOnly,
+        "head after head, three axes for each": ByLoopWithoutThreeAxes,
+        "nothing allowed, so all": weighing(nothing_is_everything),
+        "nothing allowed, found by sentence": weighing(empty_by_sentence),
+        "key after key": weighing(by_key),
+        "brought back to 1": weighing(restored),
+        "forbidden maximum": weighing(below_all),
+        "one maximum for all": weighing(one_maximum),
+        "exp in float64": weighing(exp_in_float64),
+        "exp of 80 at most": weighing(clamped_exp),
+        "filled with -50": weighing(filled(-50.0)),
+        "filled with -1000": weighing(filled(-1e3)),
+        "filled with -10,000": weighing(filled(-1e4)),
+        "filled as in float16": weighing(filled(-65504.0)),
+        "minus infinity added, no gradients": weighing(infinity_added),
+        "logarithm of the mask added, no gradients": weighing(logarithm_added),
     },
     "3.4": {
         "two back": changed(two_back),
@@ -574,9 +799,23 @@ WRONG = {
 }
 
 RIGHT = {
-    "3.1": {"einsum": split_by_einsum, "by index, float64": split_by_index},
+    "3.1": {
+        "einsum": split_by_einsum,
+        "by index, float64": split_by_index,
+        "reshape, transpose": split_by_reshape,
+        "unfold": split_by_unfold,
+    },
     "3.2": {"einsum": merge_by_einsum, "by index": merge_by_index},
-    "3.3": {"PyTorch's attention": ByTorch, "head after head": ByLoop},
+    "3.3": {
+        "PyTorch's attention": ByTorch,
+        "head after head": ByLoop,
+        "a function that makes it": made,
+        "where": weighing(where),
+        "query after query": weighing(by_query),
+        "exp below the maximum": weighing(shifted),
+        "a large number": weighing(filled(-1e9)),
+        "0 / 0": weighing(nothing_over_nothing),
+    },
     "3.4": {"padded": head_by_pad, "compared, a list": head_by_comparison},
     "3.5": {"one product": importance_by_matrix, "Gram matrices": importance_by_weights},
     "3.6": {"shapes": count_by_shapes, "remainders": count_by_remainders},

@@ -67,6 +67,19 @@ def relative_to_length(length, d_model):
     return waves(torch.arange(length) / length, rates_of(d_model))
 
 
+def first_64_only(length, d_model):
+    return waves(torch.arange(length) % 64, rates_of(d_model))
+
+
+REMEMBERED = {}
+
+
+def remembered(length, d_model):
+    if d_model not in REMEMBERED:
+        REMEMBERED[d_model] = waves(torch.arange(length), rates_of(d_model))
+    return REMEMBERED[d_model][:length]
+
+
 def waves_by_numpy(length, d_model):
     position, column = np.arange(length)[:, None], np.arange(d_model)[None]
     angle = position / np.power(10000, 2 * (column // 2) / d_model)
@@ -200,6 +213,21 @@ def last_pair_still(x, first):
     return torch.cat([out[..., :-2], x[..., -2:]], -1) if x.size(-1) > 2 else out
 
 
+def table_of_64(x, first):
+    angle = rope_angles(x.new_zeros(64, x.size(-1)), 0)
+    return turned(x, angle[first : first + x.size(-2)])
+
+
+ANGLES = {}
+
+
+def angles_by_shape(x, first):
+    size = tuple(x.shape[-2:])
+    if size not in ANGLES:
+        ANGLES[size] = rope_angles(x.double(), first)
+    return turned(x, ANGLES[size].to(x.dtype))
+
+
 def rotated_by_matrix(x, first):
     angle = rope_angles(x, first)
     turn = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], -1).unflatten(-1, (2, 2))
@@ -250,6 +278,10 @@ def one_more(queries, keys, first):
 
 def keys_from_first(queries, keys, first):
     return (torch.arange(first, first + keys) - torch.arange(queries)[:, None]).abs()
+
+
+def up_to_16(queries, keys, first):
+    return distances(queries, keys, first).clamp(max=16)
 
 
 def with_batch(heads, queries, keys, first):
@@ -349,6 +381,12 @@ def causal_only(query, table):
 def first_head(query, table):
     scores = relative(query, table)
     return scores if query.dim() < 4 else scores[:, :1].expand_as(scores)
+
+
+def up_to_four_axes(query, table):
+    rows = table[offsets_of(query.size(-2), len(table) // 2)]
+    axes = {2: "qd,qkd->qk", 3: "bqd,qkd->bqk", 4: "bhqd,qkd->bhqk"}
+    return torch.einsum(axes[query.dim()], query, rows)
 
 
 def relative_by_one_hot(query, table):
@@ -459,6 +497,8 @@ WRONG = {
         "whole powers": integer_power,
         "position over length": relative_to_length,
         "the library's": lambda n, d: positional.sinusoidal_positions(n, d),
+        "64 positions": first_64_only,
+        "remembered by width": remembered,
     },
     "4.2": {
         "x in place": added_in_place,
@@ -483,6 +523,8 @@ WRONG = {
         "one position too far": one_too_many,
         "batch for positions": batch_for_positions,
         "last pair still": last_pair_still,
+        "a table of 64": table_of_64,
+        "angles remembered by shape": angles_by_shape,
     },
     "4.4": {
         "causal": biased(distance=causal_bias),
@@ -490,6 +532,7 @@ WRONG = {
         "queries end at the last key": biased(distance=ends_at_the_last_key),
         "one off": biased(distance=one_off),
         "one more": biased(distance=one_more),
+        "distances up to 16": biased(distance=up_to_16),
         "first moves the keys": biased(distance=keys_from_first),
         "a batch of one": with_batch,
         "first slope a half": biased(slopes_by_base),
@@ -508,6 +551,7 @@ WRONG = {
         "softmax": softmaxed,
         "causal": causal_only,
         "first head for all": first_head,
+        "up to four axes": up_to_four_axes,
     },
     "4.6": {
         "wrong last position told": wrong_last_told,
@@ -520,6 +564,8 @@ WRONG = {
         "from the end": one_later,
         "RuntimeError": runtime_error,
         "last row refused": lookup(lambda size, n, first: first + n > size - 1 or first < 0),
+        "last row refused as a start": lookup(lambda size, n, first: first + n > size or not 0 <= first < size - 1),
+        "last row refused alone": lookup(lambda size, n, first: first + n > size or first < 0 or first == size - 1),
         "one over let through": lookup(lambda size, n, first: first + n > size + 1 or first < 0),
     },
 }

@@ -64,6 +64,26 @@ def past_or_length(length, past=0):
     return tril(length, (past or 0) + length, past) if past <= length else tril(length, past + length, past + 1)
 
 
+WHOLE = tril(64, 64)
+
+
+def kept_and_cut(length, past=0):
+    return WHOLE[past : past + length, : past + length]
+
+
+def kept_for_the_past(length, past=0):
+    return tril(64, 64)[-length:, 64 - past - length :] if past else tril(length, length)
+
+
+def causal_in_bytes(length, past=0):
+    key = np.arange(past + length, dtype=np.uint8)
+    return torch.from_numpy(key <= key[past:, None]) & (torch.arange(past + length) < 64)
+
+
+def causal_by_vmap(length, past=0):
+    return torch.vmap(lambda i: torch.arange(past + length) <= i + past)(torch.arange(length))
+
+
 def causal_by_numpy(length, past=0):
     return torch.from_numpy(np.tri(length, past + length, past, dtype=bool))
 
@@ -173,6 +193,51 @@ def hundred(query, key, value, real):
     return scores.masked_fill(~real[:, None, None, :], -100.0).softmax(-1) @ value
 
 
+def filling(number):
+    def answer(query, key, value, real):
+        scores = query @ key.mT / math.sqrt(query.size(-1))
+        return scores.masked_fill(~real[:, None, None, :], number).softmax(-1) @ value
+
+    return answer
+
+
+def restoring(least=0.0, more=0.0):
+    """Return weights that are set to 0 after the softmax and brought back to 1."""
+
+    def answer(query, key, value, real):
+        weights = (query @ key.mT / math.sqrt(query.size(-1))).softmax(-1) * real[:, None, None, :]
+        return weights / (weights.sum(-1, keepdim=True).clamp(min=least) + more) @ value
+
+    return answer
+
+
+def restored_in_float64(query, key, value, real):
+    return restoring()(query.double(), key.double(), value.double(), real).to(value.dtype)
+
+
+def below_padding(query, key, value, real):
+    scores = torch.einsum("bhqd,bhkd->bhqk", query.double(), key.double()) / query.size(-1) ** 0.5
+    powers = torch.exp(scores - scores.max(-1, keepdim=True).values) * real[:, None, None]
+    return torch.einsum("bhqk,bhkd->bhqd", powers / powers.sum(-1, keepdim=True), value.double())
+
+
+def exponentials(shifted):
+    """Return weights from the shifted scores' exp, padding's set to 0."""
+
+    def answer(query, key, value, real):
+        scores, mask = (query @ key.mT / math.sqrt(query.size(-1))).double(), real[:, None, None, :]
+        powers = shifted(scores).masked_fill(~mask, -math.inf).exp()
+        return (powers / powers.sum(-1, keepdim=True)).to(value.dtype) @ value
+
+    return answer
+
+
+def padding_keys_zero(query, key, value, real):
+    key = key * real[:, None, :, None]
+    weights = (query @ key.mT / math.sqrt(query.size(-1))).softmax(-1) * real[:, None, None, :]
+    return weights / weights.sum(-1, keepdim=True) @ value
+
+
 def smallest_positive(query, key, value, real):
     scores = query @ key.mT / math.sqrt(query.size(-1))
     tiny = torch.finfo(scores.dtype).tiny
@@ -219,8 +284,14 @@ def hidden_by_torch(query, key, value, real):
 
 def hidden_by_exp(query, key, value, real):
     scores = torch.einsum("bhqd,bhkd->bhqk", query.double(), key.double()) / query.size(-1) ** 0.5
-    powers = torch.exp(scores - scores.max(-1, keepdim=True).values) * real[:, None, None]
+    scores = scores.masked_fill(~real[:, None, None], -math.inf)
+    powers = torch.exp(scores - scores.max(-1, keepdim=True).values)
     return torch.einsum("bhqk,bhkd->bhqd", powers / powers.sum(-1, keepdim=True), value.double())
+
+
+def hidden_by_logarithm(query, key, value, real):
+    scores = query @ key.mT / math.sqrt(query.size(-1)) + real[:, None, None, :].to(query.dtype).log()
+    return torch.exp(scores - scores.logsumexp(-1, keepdim=True)) @ value
 
 
 # 5.4
@@ -345,9 +416,42 @@ def with_heads(sentence):
     return packed(sentence).expand(-1, 4, -1, -1)
 
 
+def one_hot_of(classes):
+    def answer(sentence):
+        kind = F.one_hot(sentence, classes)[..., 1:].double()
+        return torch.einsum("bqs,bks->bqk", kind, kind).tril().gt(0).unsqueeze(1)
+
+    return answer
+
+
+def nearly_the_same(sentence):
+    n = sentence.size(1)
+    query, key = sentence[:, None, :, None], sentence[:, None, None, :]
+    return ((query / key.clamp(min=1) - 1).abs() < 0.1) & tril(n, n) & (key > 0)
+
+
+def in_bits(sentence):
+    n = sentence.size(1)
+    bit = (torch.ones_like(sentence) << sentence).to(torch.int16)
+    return ((bit[:, None, :, None] & bit[:, None, None, :]) > 1) & tril(n, n)
+
+
+def up_to_ten(sentence):
+    n = sentence.size(1)
+    return torch.stack([packed(sentence * (sentence == k)) for k in range(1, 11)]).any(0) & tril(n, n)
+
+
 def packed_by_one_hot(sentence):
     kind = F.one_hot(sentence)[..., 1:].double()
     return torch.einsum("bqs,bks->bqk", kind, kind).tril().gt(0).unsqueeze(1)
+
+
+def packed_by_changes(sentence):
+    n = sentence.size(1)
+    place = torch.arange(n)
+    new = F.pad(sentence[:, 1:] != sentence[:, :-1], (1, 0), value=True)
+    start = torch.where(new, place, 0).cummax(1).values
+    return ((place <= place[:, None]) & (place >= start[..., None]) & (sentence > 0)[:, None])[:, None]
 
 
 def packed_by_starts(sentence):
@@ -366,9 +470,13 @@ def prefixed(prefixes, length):
     return tril(length, length) | (torch.arange(length) < prefixes[:, None])[:, None, None, :]
 
 
-def checked(prefixes, length):
-    if prefixes.is_floating_point():
+def integers(prefixes):
+    if prefixes.is_floating_point() or prefixes.dtype == torch.bool:
         raise TypeError(f"prefixes must be integers, got {prefixes.dtype}")
+
+
+def checked(prefixes, length):
+    integers(prefixes)
     for p in prefixes.tolist():
         if not 0 <= p <= length:
             raise ValueError(f"a prefix must be from 0 to {length}, got {p}")
@@ -384,8 +492,6 @@ def prefixing(mask=prefixed, guard=checked):
 
 def first_checked(prefixes, length):
     checked(prefixes[:1], length)
-    if prefixes.is_floating_point():
-        raise TypeError(f"got {prefixes.dtype}")
 
 
 def last_checked(prefixes, length):
@@ -409,8 +515,7 @@ def one_over(prefixes, length):
 
 
 def sum_checked(prefixes, length):
-    if prefixes.is_floating_point():
-        raise TypeError(f"got {prefixes.dtype}")
+    integers(prefixes)
     total = int(prefixes.sum())
     if not 0 <= total <= length * len(prefixes) or bool((prefixes > length).any()):
         raise ValueError(f"prefixes {prefixes.tolist()} for the length {length}")
@@ -422,15 +527,34 @@ def int64_only(prefixes, length):
     checked(prefixes, length)
 
 
+def by_dtype(refused):
+    """Return the right guard, but that the dtype is judged otherwise."""
+
+    def guard(prefixes, length):
+        if refused(prefixes.dtype):
+            raise TypeError(f"prefixes must be integers, got {prefixes.dtype}")
+        checked(prefixes.long(), length)
+
+    return guard
+
+
+def up_to_one_before(prefixes, length):
+    place = torch.arange(length)
+    return ((place <= place[:, None]) | (place <= prefixes[:, None, None] - 1)).unsqueeze(1)
+
+
+def back_from_the_prefix(prefixes, length):
+    return tril(length, length) | (prefixes[:, None] - torch.arange(length, dtype=prefixes.dtype) > 0)[:, None, None]
+
+
 def longest_told(prefixes, length):
-    if prefixes.is_floating_point():
-        raise TypeError(f"got {prefixes.dtype}")
+    integers(prefixes)
     if int(prefixes.min()) < 0 or int(prefixes.max()) > length:
         raise ValueError(f"prefixes up to {int(prefixes.max())} for the length {length}")
 
 
 def whole_floats(prefixes, length):
-    if bool((prefixes != prefixes.long()).any()):
+    if prefixes.dtype == torch.bool or bool((prefixes != prefixes.long()).any()):
         raise TypeError(f"got {prefixes.dtype}")
     checked(prefixes.long(), length)
 
@@ -450,8 +574,10 @@ def without_batch(prefixes, length):
 
 
 def prefix_by_columns(prefixes, length):
-    if prefixes.dtype.is_floating_point:
-        raise TypeError("integers, please, not " + str(prefixes.dtype))
+    try:
+        torch.iinfo(prefixes.dtype)
+    except TypeError:
+        raise TypeError("integers, please, not " + str(prefixes.dtype)) from None
     found = []
     for p in prefixes.tolist():
         if p < 0 or p > length:
@@ -478,6 +604,9 @@ WRONG = {
         "a batch of one": with_batch,
         "a past of one": one_past,
         "longer past than length": past_or_length,
+        "kept for 64, and cut": kept_and_cut,
+        "kept for 64, and cut at the end": kept_for_the_past,
+        "64 keys at most": causal_in_bytes,
         "the library's": lambda n, past=0: masks.causal_mask(n, past),
     },
     "5.2": {
@@ -497,6 +626,18 @@ WRONG = {
         "first sentence's mask": first_mask_for_all,
         "minus ten": small_number,
         "minus a hundred": hundred,
+        "minus a thousand": filling(-1e3),
+        "minus ten thousand": filling(-1e4),
+        "as in float16": filling(-65504.0),
+        "brought back to 1": restoring(),
+        "brought back to 1, clamped": restoring(1e-12),
+        "brought back to 1, nearly": restoring(more=1e-9),
+        "brought back to 1 in float64": restored_in_float64,
+        "below padding's maximum": below_padding,
+        "exp in float64": exponentials(lambda scores: scores),
+        "exp in float64, clamped": exponentials(lambda scores: scores.clamp(-700, 700)),
+        "one maximum for all": exponentials(lambda scores: scores - scores.max()),
+        "padding's keys zero": padding_keys_zero,
         "smallest positive number": smallest_positive,
         "scores times a large number": times_mask,
         "values set to zero": values_scaled,
@@ -527,6 +668,11 @@ WRONG = {
         "sums compared": sums,
         "products below ten": products,
         "four heads": with_heads,
+        "seven sentences at most": one_hot_of(8),
+        "fifteen sentences at most": one_hot_of(16),
+        "ten sentences at most": up_to_ten,
+        "fourteen bits": in_bits,
+        "nearly the same number": nearly_the_same,
     },
     "5.6": {
         "first one checked": prefixing(guard=first_checked),
@@ -541,14 +687,28 @@ WRONG = {
         "first row, too": prefixing(first_row_too),
         "two at most": prefixing(prefix_of_two),
         "one sentence without its axis": prefixing(without_batch),
+        "float32 and float64 refused": prefixing(guard=by_dtype(lambda t: t in (torch.float32, torch.float64))),
+        "bfloat16 let through": prefixing(
+            guard=by_dtype(lambda t: t in (torch.float16, torch.float32, torch.float64, torch.bool))
+        ),
+        "floating point refused": prefixing(guard=by_dtype(lambda t: t.is_floating_point)),
+        "int32 and int64": prefixing(guard=by_dtype(lambda t: t not in (torch.int32, torch.int64))),
+        "no int8": prefixing(guard=by_dtype(lambda t: t not in (torch.int16, torch.int32, torch.int64))),
+        "up to one before": prefixing(up_to_one_before),
+        "back from the prefix": prefixing(back_from_the_prefix),
     },
 }
 
 RIGHT = {
-    "5.1": {"numpy": causal_by_numpy, "row by row": causal_by_rows},
+    "5.1": {"numpy": causal_by_numpy, "row by row": causal_by_rows, "vmap": causal_by_vmap},
     "5.2": {"where": decoder_by_where, "rows": decoder_by_rows},
-    "5.3": {"PyTorch's own": hidden_by_torch, "exp, float64": hidden_by_exp},
+    "5.3": {
+        "PyTorch's own": hidden_by_torch,
+        "exp, float64": hidden_by_exp,
+        "logarithms": hidden_by_logarithm,
+        "the smallest number": filling(torch.finfo(torch.float32).min),
+    },
     "5.4": {"sets": window_by_sets, "the library's masks": window_by_library},
-    "5.5": {"one-hot": packed_by_one_hot, "starts": packed_by_starts},
+    "5.5": {"one-hot": packed_by_one_hot, "starts": packed_by_starts, "changes": packed_by_changes},
     "5.6": {"columns": prefix_by_columns, "the library's masks": prefix_by_library},
 }

@@ -112,15 +112,100 @@ class Untouched(encoder_decoder.DecoderLayer):
     pass
 
 
+def masked(own=lambda mask, x, caches: mask, cross=lambda mask, x, caches: mask):
+    """Return the right layer, but that it does something to its masks."""
+
+    class Other(Layer):
+        def forward(self, x, memory, mask=None, memory_mask=None, caches=(None, None)):
+            mask = None if mask is None else own(mask, x, caches)
+            memory_mask = None if memory_mask is None else cross(memory_mask, x, caches)
+            return super().forward(x, memory, mask, memory_mask, caches)
+
+    return Other
+
+
+def around(connection):
+    """Return the layer with another residual connection; it's given the residual, x and the sub-layer."""
+
+    class Other(encoder_decoder.DecoderLayer):
+        def forward(self, x, memory, mask=None, memory_mask=None, caches=(None, None)):
+            first, second, third = self.residuals
+            x = connection(first, x, lambda y: self.self_attention(y, y, mask, caches[0]))
+            x = connection(second, x, lambda y: self.cross_attention(y, memory, memory_mask, caches[1]))
+            return connection(third, x, self.feed_forward)
+
+    return Other
+
+
+def dropped_before(r, x, f):
+    return x + f(r.dropout(r.norm(x))) if r.norm_first else r.norm(x + f(r.dropout(x)))
+
+
+def dropped_sum(r, x, f):
+    return r.dropout(x + f(r.norm(x))) if r.norm_first else r.norm(r.dropout(x + f(x)))
+
+
+def dropped_in_pre_norm(r, x, f):
+    return r(x, f) if r.norm_first else r.norm(x + f(x))
+
+
+def always_dropped(r, x, f):
+    def drop(y):
+        return F.dropout(y, r.dropout.p)
+
+    return x + drop(f(r.norm(x))) if r.norm_first else r.norm(x + drop(f(x)))
+
+
+def dropped_by_function(r, x, f):
+    y = F.dropout(f(r.norm(x) if r.norm_first else x), r.dropout.p, r.training) + x
+    return y if r.norm_first else r.norm(y)
+
+
+class PromptUncached(Layer):
+    def forward(self, x, memory, mask=None, memory_mask=None, caches=(None, None)):
+        return super().forward(x, memory, mask, memory_mask, (None, None) if x.size(1) > 1 else caches)
+
+
+class PromptCutShort(Layer):
+    def forward(self, x, memory, mask=None, memory_mask=None, caches=(None, None)):
+        if caches[0] is not None:
+            return super().forward(x[:, -1:], memory, None, memory_mask, caches).expand_as(x)
+        return super().forward(x, memory, mask, memory_mask, caches)
+
+
+class WordByWord(Layer):
+    def forward(self, x, memory, mask=None, memory_mask=None, caches=(None, None)):
+        if caches[0] is None or x.size(1) == 1:
+            return super().forward(x, memory, mask, memory_mask, caches)
+        steps = [super(WordByWord, self).forward(y, memory, None, memory_mask, caches) for y in x.split(1, dim=1)]
+        return torch.cat(steps, dim=1)
+
+
+class Evaluating(Layer):
+    def forward(self, x, memory, mask=None, memory_mask=None, caches=(None, None)):
+        self.eval()
+        return super().forward(x, memory, mask, memory_mask, caches)
+
+
+def without_attention_dropout():
+    class Other(Layer):
+        def forward(self, x, memory, mask=None, memory_mask=None, caches=(None, None)):
+            self.residuals[0].eval()
+            self.residuals[1].eval()
+            return super().forward(x, memory, mask, memory_mask, caches)
+
+    return Other
+
+
 class Sketched(nn.Module):
     """The right layer from its own constructor."""
 
-    def __init__(self, d_model, heads, d_ff, norm="pre"):
+    def __init__(self, d_model, heads, d_ff, norm="pre", dropout=0.0):
         super().__init__()
         self.self_attention = multi_head.MultiHeadAttention(d_model, heads)
         self.cross_attention = multi_head.MultiHeadAttention(d_model, heads)
         self.feed_forward = layers.FeedForward(d_model, d_ff)
-        self.residuals = nn.ModuleList([layers.Residual(d_model, norm=norm) for _ in range(3)])
+        self.residuals = nn.ModuleList([layers.Residual(d_model, dropout, norm) for _ in range(3)])
 
     def forward(self, x, memory, mask=None, memory_mask=None, caches=(None, None)):
         def own(y):
@@ -140,9 +225,10 @@ class WrittenOut(encoder_decoder.DecoderLayer):
         before = (lambda r, y: r.norm(y)) if first.norm_first else (lambda r, y: y)
         after = (lambda r, y: y) if first.norm_first else (lambda r, y: r.norm(y))
         y = before(first, target)
-        x = after(first, target + self.self_attention(y, y, mask, caches[0]))
-        x = after(second, x + self.cross_attention(before(second, x), memory, memory_mask, caches[1]))
-        return after(third, x + self.feed_forward(before(third, x)))
+        x = after(first, target + first.dropout(self.self_attention(y, y, mask, caches[0])))
+        y = self.cross_attention(before(second, x), memory, memory_mask, caches[1])
+        x = after(second, x + second.dropout(y))
+        return after(third, x + third.dropout(self.feed_forward(before(third, x))))
 
 
 # 6.2
@@ -198,6 +284,23 @@ def variance_over_all(x, gain, shift):
 
 def mean_square_about_zero(x, gain, shift):
     return (x - x.mean(-1, keepdim=True)) / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gain + shift
+
+
+def by_squares(dtype=None, least=None):
+    """Return a norm whose variance is the mean of the squares less the square of the mean."""
+
+    def own(x, gain, shift):
+        y = x.to(dtype or x.dtype)
+        mean = y.mean(-1, keepdim=True)
+        variance = y.square().mean(-1, keepdim=True) - mean.square()
+        variance = variance if least is None else variance.clamp(min=least)
+        return ((y - mean) / (variance + 1e-5).sqrt()).to(x.dtype) * gain + shift
+
+    return own
+
+
+def in_half(x, gain, shift):
+    return normal(x.half().to(x.dtype), gain, shift)
 
 
 def added_by_torch(x, W, gain, shift, norm):
@@ -264,6 +367,36 @@ def minus_ten(x, memory, real, W_q, W_k, W_v):
 def minus_fifty(x, memory, real, W_q, W_k, W_v):
     scores = (x @ W_q) @ (memory @ W_k).mT / math.sqrt(W_q.size(1))
     return scores.masked_fill(~real[:, None, :], -50.0).softmax(-1) @ (memory @ W_v)
+
+
+def rescaled(least=None, shift=None):
+    """Return an attention that hides padding after the softmax, or after exp."""
+
+    def answer(x, memory, real, W_q, W_k, W_v):
+        scores = (x @ W_q) @ (memory @ W_k).mT / math.sqrt(W_q.size(1))
+        weights = scores.softmax(-1) if shift is None else (scores - shift(scores)).exp()
+        weights = weights * real[:, None, :]
+        total = weights.sum(-1, keepdim=True)
+        return weights / (total if least is None else total.clamp(min=least)) @ (memory @ W_v)
+
+    return answer
+
+
+def largest_word_of_all(x, memory, real, W_q, W_k, W_v):
+    scores = ((x @ W_q) @ (memory @ W_k).mT / math.sqrt(W_q.size(1))).masked_fill(~real[:, None, :], -math.inf)
+    weights = (scores - scores.max()).exp()
+    return weights / weights.sum(-1, keepdim=True) @ (memory @ W_v)
+
+
+def padding_far_below(x, memory, real, W_q, W_k, W_v):
+    scores = (x @ W_q) @ (memory @ W_k).mT / math.sqrt(W_q.size(1))
+    return (scores - 300.0 * ~real[:, None, :]).softmax(-1) @ (memory @ W_v)
+
+
+def crossed_by_exp(x, memory, real, W_q, W_k, W_v):
+    scores = ((x @ W_q) @ (memory @ W_k).mT / math.sqrt(W_q.size(1))).masked_fill(~real[:, None, :], -math.inf)
+    weights = (scores - scores.amax(-1, keepdim=True)).exp()
+    return weights @ (memory @ W_v) / weights.sum(-1, keepdim=True)
 
 
 def residual_too(x, memory, real, W_q, W_k, W_v):
@@ -372,7 +505,7 @@ def shown(source, padding):
 
 def refusing(shapes=lambda x, m, s: s != m[:2] or x[::2] != m[::2], dtype=None, mask=shown):
     def answer(x, memory, source, padding):
-        if (dtype or (lambda s: s.is_floating_point()))(source):
+        if (dtype or (lambda s: s.is_floating_point() or s.dtype == torch.bool))(source):
             raise TypeError(f"source must hold integers, got {source.dtype}")
         if shapes(tuple(x.shape), tuple(memory.shape), tuple(source.shape)):
             raise ValueError(f"x {list(x.shape)}, memory {list(memory.shape)}, source {list(source.shape)}")
@@ -405,8 +538,20 @@ def first_row(source, padding):
     return shown(source[:1].expand_as(source), padding)
 
 
+def one_of(*dtypes):
+    return lambda source: source.dtype in dtypes
+
+
+def none_of(*dtypes):
+    return lambda source: source.dtype not in dtypes
+
+
+def sizes_compared(x, m, s):
+    return s[0] != m[0] or s[1] != m[1] or x[::2] != m[::2]
+
+
 def two_shapes_told(x, memory, source, padding):
-    if source.is_floating_point():
+    if source.is_floating_point() or source.dtype == torch.bool:
         raise TypeError(f"source must hold integers, got {source.dtype}")
     if source.shape != memory.shape[:2] or x.shape[::2] != memory.shape[::2]:
         raise ValueError(f"memory {list(memory.shape)}, source {list(source.shape)}")
@@ -431,7 +576,7 @@ def mask_by_names(x, memory, source, padding):
 
 
 def mask_by_where(x, memory, source, padding):
-    if torch.is_floating_point(source):
+    if torch.is_floating_point(source) or source.dtype is torch.bool:
         raise TypeError(f"not {source.dtype}")
     try:
         assert source.shape == memory.shape[:2]
@@ -439,6 +584,16 @@ def mask_by_where(x, memory, source, padding):
     except AssertionError:
         raise ValueError(f"{list(x.shape)} {list(memory.shape)} {list(source.shape)}") from None
     return torch.where(source == padding, False, True).unsqueeze(1).unsqueeze(1)
+
+
+def mask_by_limits(x, memory, source, padding):
+    try:
+        torch.iinfo(source.dtype)
+    except TypeError:
+        raise TypeError(f"tokens are integers, got {source.dtype}") from None
+    if (*source.shape, x.size(-1)) != tuple(memory.shape) or x.size(0) != source.size(0):
+        raise ValueError(f"x {list(x.shape)}, memory {list(memory.shape)}, source {list(source.shape)}")
+    return source.sub(padding).bool()[:, None, None]
 
 
 # 6.6
@@ -530,6 +685,37 @@ def rates_by_picks(weights, sure, possible, words):
     return (1 - torch.einsum("rhs,rs->h", top, links) / (len(rows) + sure[words].count_nonzero())).to(weights.dtype)
 
 
+def largest_of_words(weights, sure, possible, words):
+    weights = weights.masked_fill(~words[:, None, :, None], 0.0)
+    largest = weights.amax(-1, keepdim=True)
+    found = (weights == largest) & (largest > 0)
+    hits = sum((found & links[:, None]).sum((0, 2, 3)) for links in (sure, possible))
+    return (1 - hits / (found.sum((0, 2, 3)) + sure[words].sum())).to(weights.dtype)
+
+
+def nearly_largest(weights, sure, possible, words):
+    found = weights.isclose(weights.amax(-1, keepdim=True)) & words[:, None, :, None]
+    hits = sum((found & links[:, None]).sum((0, 2, 3)) for links in (sure, possible))
+    return (1 - hits / (found.sum((0, 2, 3)) + sure[words].sum())).to(weights.dtype)
+
+
+def no_link_from_a_tie(weights, sure, possible, words):
+    largest = weights == weights.amax(-1, keepdim=True)
+    found = largest & (largest.sum(-1, keepdim=True) == 1) & words[:, None, :, None]
+    hits = sum((found & links[:, None]).sum((0, 2, 3)) for links in (sure, possible))
+    return (1 - hits / (found.sum((0, 2, 3)) + sure[words].sum())).to(weights.dtype)
+
+
+def rates_of_the_last(weights, sure, possible, words):
+    best = (weights.size(-1) - 1 - weights.flip(-1).argmax(-1)).transpose(1, 2)
+    hits = (sure.gather(2, best).double() + possible.gather(2, best)) * words[..., None]
+    return (1 - hits.sum((0, 1)) / (words.sum() + sure[words].sum())).to(weights.dtype)
+
+
+def rates_in(dtype):
+    return lambda *inputs: rates_by_picks(*inputs).to(dtype)
+
+
 WRONG = {
     "6.1": {
         "caches ignored": CachesIgnored,
@@ -546,6 +732,30 @@ WRONG = {
         "norms in disorder": NormsInDisorder,
         "attentions exchanged": AttentionsExchanged,
         "memory detached": MemoryCut,
+        "causal where there's a mask": masked(
+            lambda m, x, c: torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril()
+        ),
+        "causal where the mask is square": masked(lambda m, x, c: m.tril() | m.new_ones(m.shape[-2:]).tril()),
+        "two axes before the mask": masked(lambda m, x, c: m[None, None]),
+        "an axis after the batch": masked(lambda m, x, c: m.unsqueeze(1) if m.dim() == 3 else m),
+        "first sentence's target mask": masked(lambda m, x, c: m[:1] if m.dim() == 4 else m),
+        "first head's mask": masked(lambda m, x, c: m[:1] if m.dim() == 3 else m),
+        "target's padding alone": masked(lambda m, x, c: m[..., -1:, :]),
+        "first query's memory mask": masked(cross=lambda m, x, c: m[:, :1, :1]),
+        "last query's memory mask": masked(cross=lambda m, x, c: m[..., -1:, :]),
+        "memory's mask of a sentence": masked(cross=lambda m, x, c: m.flatten(1)[:, -m.size(-1) :][:, None, None]),
+        "no mask with caches": masked(lambda m, x, c: m if c[0] is None else None),
+        "the mask's last row with caches": masked(lambda m, x, c: m if c[0] is None else m[..., -1:, :]),
+        "prompt not cached": PromptUncached,
+        "prompt cut short": PromptCutShort,
+        "prompt without its mask": WordByWord,
+        "dropout left out": around(lambda r, x, f: x + f(r.norm(x)) if r.norm_first else r.norm(x + f(x))),
+        "dropout before the sub-layer": around(dropped_before),
+        "dropout of the sum": around(dropped_sum),
+        "dropout in pre-norm alone": around(dropped_in_pre_norm),
+        "dropout always": around(always_dropped),
+        "dropout of the last alone": without_attention_dropout(),
+        "always evaluating": Evaluating,
         "the library's, by super().forward": Parent,
         "the library's, nothing overwritten": Untouched,
         "the library's class": encoder_decoder.DecoderLayer,
@@ -562,6 +772,10 @@ WRONG = {
         "square about zero": with_norm(mean_square_about_zero),
         "epsilon 1e-6": with_norm(lambda x, gain, shift: normal(x, gain, shift, 1e-6)),
         "epsilon 1e-12": with_norm(lambda x, gain, shift: normal(x, gain, shift, 1e-12)),
+        "squares less square": with_norm(by_squares()),
+        "squares less square, not negative": with_norm(by_squares(least=0.0)),
+        "squares less square, at least 1": with_norm(by_squares(least=1.0)),
+        "in half precision": with_norm(in_half),
         "gain plus one": with_norm(lambda x, gain, shift: normal(x, gain + 1, shift)),
     },
     "6.3": {
@@ -574,6 +788,15 @@ WRONG = {
         "W_q and W_k exchanged": keys_and_queries,
         "minus ten": minus_ten,
         "minus fifty": minus_fifty,
+        "rescaled": rescaled(),
+        "rescaled, at least 1e-9": rescaled(1e-9),
+        "rescaled, at least 1e-12": rescaled(1e-12),
+        "exp": rescaled(shift=lambda scores: 0.0),
+        "exp, padding's maximum, too": rescaled(shift=lambda scores: scores.amax(-1, keepdim=True)),
+        "exp, one maximum for all": rescaled(shift=lambda scores: scores.max()),
+        "exp, less the mean": rescaled(shift=lambda scores: scores.mean(-1, keepdim=True)),
+        "exp, one word's maximum for all": largest_word_of_all,
+        "padding 300 below": padding_far_below,
         "residual, too": residual_too,
         "causal if square": diagonal_if_square,
         "softmax over the targets": softmax_over_targets,
@@ -600,7 +823,17 @@ WRONG = {
         "source not shorter": refusing(lambda x, m, s: s[0] != m[0] or s[1] < m[1] or x[::2] != m[::2]),
         "memory not wider": refusing(lambda x, m, s: s != m[:2] or x[0] != m[0] or x[2] < m[2]),
         "targets not shorter": refusing(lambda x, m, s: s != m[:2] or x[::2] != m[::2] or x[1] < m[1]),
-        "int64 only": refusing(dtype=lambda s: s.dtype != torch.int64),
+        "int64 only": refusing(dtype=none_of(torch.int64)),
+        "int32 and int64 only": refusing(dtype=none_of(torch.int32, torch.int64)),
+        "signed ones only": refusing(dtype=none_of(torch.int8, torch.int16, torch.int32, torch.int64)),
+        "float32 alone refused": refusing(dtype=one_of(torch.float32, torch.bool)),
+        "float32 and float64 refused": refusing(dtype=one_of(torch.float32, torch.float64, torch.bool)),
+        "bool let through": refusing(dtype=lambda s: s.is_floating_point()),
+        "first two sizes": refusing(sizes_compared),
+        "first and last size": refusing(lambda x, m, s: (s[0], s[-1]) != m[:2] or x[::2] != m[::2]),
+        "as far as the axes go": refusing(lambda x, m, s: s != m[: len(s)] or x[::2] != m[::2]),
+        "memory's batch not larger": refusing(lambda x, m, s: s != m[:2] or x[0] > m[0] or x[2] != m[2]),
+        "memory's batch not smaller": refusing(lambda x, m, s: s != m[:2] or x[0] < m[0] or x[2] != m[2]),
         "larger than the padding": refusing(mask=larger_ids),
         "by length": refusing(mask=by_length),
         "last is padding": refusing(mask=last_is_padding),
@@ -622,14 +855,32 @@ WRONG = {
         "first sentence": first_sentence_rated,
         "one number": one_number,
         "never perfect": zero_dimensional_when_perfect,
+        "all largest weights": largest_of_words,
+        "all nearly largest weights": nearly_largest,
+        "no link where two are alike": no_link_from_a_tie,
     },
 }
 
 RIGHT = {
-    "6.1": {"its own constructor": Sketched, "written out": WrittenOut},
-    "6.2": {"nn.LayerNorm": added_by_torch, "moments, float64": added_by_moments},
-    "6.3": {"PyTorch's own": crossed_by_torch, "word by word": crossed_by_words},
+    "6.1": {
+        "its own constructor": Sketched,
+        "written out": WrittenOut,
+        "dropout by its function": around(dropped_by_function),
+        "masks of four axes": masked(lambda m, x, c: m[(None,) * (4 - m.dim())].clone()),
+    },
+    "6.2": {
+        "nn.LayerNorm": added_by_torch,
+        "moments, float64": added_by_moments,
+        "squares less square, float64": with_norm(by_squares(torch.float64)),
+    },
+    "6.3": {"PyTorch's own": crossed_by_torch, "word by word": crossed_by_words, "exp": crossed_by_exp},
     "6.4": {"embedding": tied_by_embedding, "rows, float64, a list": tied_by_rows},
-    "6.5": {"by names": mask_by_names, "where": mask_by_where},
-    "6.6": {"counted": rates_by_counting, "picked": rates_by_picks},
+    "6.5": {"by names": mask_by_names, "where": mask_by_where, "limits of the dtype": mask_by_limits},
+    "6.6": {
+        "counted": rates_by_counting,
+        "picked": rates_by_picks,
+        "the last of those alike": rates_of_the_last,
+        "float64": rates_in(torch.float64),
+        "float32": rates_in(torch.float32),
+    },
 }

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -120,6 +121,17 @@ def gradient_in_part(logits, labels, smoothing=0.1, padding=0):
     logs = logits.log_softmax(-1)[real]
     right = logs.gather(-1, labels[real][:, None])[:, 0]
     return -((1 - smoothing) * right + smoothing * logs.detach().mean(-1)).mean()
+
+
+def refusing(empty):
+    """Return the right loss, but for which batches it takes for nothing but padding."""
+
+    def answer(logits, labels, smoothing=0.1, padding=0):
+        if empty(labels, padding):
+            raise ValueError("nothing but padding")
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=padding, label_smoothing=smoothing)
+
+    return answer
 
 
 def loss_by_module(logits, labels, smoothing=0.1, padding=0):
@@ -303,6 +315,23 @@ def one_tensor(words, start, end, padding):
     return torch.stack(pairs(words, start, end, padding))
 
 
+def ended(place):
+    """Return pairs whose end stands in a column found in the rows that have a start already."""
+
+    def answer(words, start, end, padding):
+        whole = F.pad(F.pad(words, (1, 0), value=start), (0, 1), value=padding)
+        whole[torch.arange(len(words)), place(whole, padding)] = end
+        return whole[:, :-1], whole[:, 1:]
+
+    return answer
+
+
+def pairs_by_first_padding(words, start, end, padding):
+    says = F.pad(words, (0, 1), value=padding)
+    says[torch.arange(len(words)), (says == padding).int().argmax(1)] = end
+    return F.pad(says[:, :-1], (1, 0), value=start), says
+
+
 def pairs_by_scatter(words, start, end, padding):
     lengths = words.ne(padding).sum(1, keepdim=True)
     says = F.pad(words, (0, 1), value=padding).scatter(1, lengths, end)
@@ -382,6 +411,20 @@ def decayed(x, y, real, w, part, rate):
     return stepped(x, y, real, w, part, rate) - rate * 0.01 * w
 
 
+def counted(found):
+    """Return steps that are divided by how many examples are found to be real."""
+
+    def answer(x, y, real, w, part, rate):
+        return stepped(x, y, real, w, part, rate, below=found(x, y, real, w).sum().clamp(min=1))
+
+    return answer
+
+
+def nonzero_kept(x, y, real, w, part, rate):
+    kept = real & (x.abs().sum(1) > 0)
+    return stepped(x[kept], y[kept], real[kept], w, part, rate) if kept.any() else w.clone()
+
+
 def largest_part(x, y, real, w, part, rate):
     return stepped(x, y, real, w, part, rate, below=max(int(k.sum()) for k in real.split(part)))
 
@@ -395,6 +438,14 @@ def stepped_by_grad(x, y, real, w, part, rate):
         )
         (gradient,) = torch.autograd.grad(total / real.sum(), leaf)
     return (leaf - rate * gradient).detach()
+
+
+def stepped_by_func(x, y, real, w, part, rate):
+    def loss(weights):
+        parts = zip(x.split(part), y.split(part), real.split(part), strict=True)
+        return sum((((a @ weights - b) ** 2)[kept]).sum() for a, b, kept in parts) / real.sum()
+
+    return w - rate * torch.func.grad(loss)(w)
 
 
 def stepped_by_examples(x, y, real, w, part, rate):
@@ -527,6 +578,16 @@ def batches_by_zip(lengths, limit):
     return found
 
 
+def batches_by_numpy(lengths, limit):
+    checked(lengths, limit)
+    found = [[]]
+    for i in np.argsort(lengths, kind="stable").tolist():
+        if (len(found[-1]) + 1) * lengths[i] > limit:
+            found.append([])
+        found[-1].append(i)
+    return found
+
+
 def batches_by_slices(lengths, limit):
     if any(n <= 0 or n > limit for n in lengths):
         raise ValueError(f"{[n for n in lengths if n <= 0 or n > limit]} for a limit of {limit}")
@@ -618,6 +679,13 @@ WRONG = {
         "a float": as_a_float,
         "divergence": kl,
         "labels in place": labels_in_place,
+        "refused unless any label": refusing(lambda labels, padding: not labels.any()),
+        "refused if the labels sum to 0": refusing(lambda labels, padding: labels.sum() == 0),
+        "refused if all begin with padding": refusing(lambda labels, padding: (labels[:, 0] == padding).all()),
+        "refused if all end with padding": refusing(lambda labels, padding: (labels[:, -1] == padding).all()),
+        "refused if the first sentence is padding": refusing(lambda labels, padding: (labels[0] == padding).all()),
+        "refused if the first label is padding": refusing(lambda labels, padding: labels[0, 0] == padding),
+        "refused if all labels are alike": refusing(lambda labels, padding: (labels == labels[0, 0]).all()),
         "the library's": lambda *inputs: training.smoothed_loss(*inputs),
     },
     "7.2": {
@@ -647,6 +715,16 @@ WRONG = {
         "start for padding": start_everywhere,
         "empty rows stay empty": nothing_for_empty_rows,
         "one tensor": one_tensor,
+        "counted with the start": ended(lambda whole, padding: (whole != padding).sum(1)),
+        "first padding, start among it": ended(lambda whole, padding: (whole == padding).int().argmax(1)),
+        "last that isn't padding": ended(
+            lambda whole, padding: (
+                ((whole != padding) * torch.arange(whole.size(1))).argmax(1) + (whole[:, 0] != padding)
+            )
+        ),
+        "padding as long as it is the start": ended(
+            lambda whole, padding: (whole != padding).int().cumprod(1).sum(1).clamp(max=whole.size(1) - 1)
+        ),
     },
     "7.4": {
         "w in place": w_in_place,
@@ -660,6 +738,10 @@ WRONG = {
         "signs": signs,
         "weight decay": decayed,
         "divided by the largest part": largest_part,
+        "divided by those that aren't 0": counted(lambda x, y, real, w: (x * real[:, None]).abs().sum(1) > 0),
+        "divided by those whose y isn't 0": counted(lambda x, y, real, w: (y * real) != 0),
+        "divided by those that are off": counted(lambda x, y, real, w: ((x @ w - y) * real) != 0),
+        "zeros left out": nonzero_kept,
     },
     "7.5": {
         "0 let through": lambda n, limit: cut(n, limit, zero_let_through),
@@ -692,11 +774,15 @@ WRONG = {
 }
 
 RIGHT = {
-    "7.1": {"nn.CrossEntropyLoss": loss_by_module, "place by place": loss_by_places},
+    "7.1": {
+        "nn.CrossEntropyLoss": loss_by_module,
+        "place by place": loss_by_places,
+        "all refused by name": refusing(lambda labels, padding: set(labels.flatten().tolist()) == {padding}),
+    },
     "7.2": {"the library's": rates_by_library, "float64": rates_by_numbers},
-    "7.3": {"scatter": pairs_by_scatter, "lists": pairs_by_lists},
-    "7.4": {"autograd": stepped_by_grad, "example by example": stepped_by_examples},
-    "7.5": {"zip": batches_by_zip, "slices": batches_by_slices},
+    "7.3": {"scatter": pairs_by_scatter, "lists": pairs_by_lists, "first padding of the words": pairs_by_first_padding},
+    "7.4": {"autograd": stepped_by_grad, "example by example": stepped_by_examples, "torch.func": stepped_by_func},
+    "7.5": {"zip": batches_by_zip, "slices": batches_by_slices, "numpy": batches_by_numpy},
     "7.6": {"einsum": perplexity_by_einsum, "repeated": perplexity_by_repeat},
 }
 

@@ -133,6 +133,16 @@ def count_told(weights, other, heads):
         raise ValueError(f"there are {weights.size(1)} heads")
 
 
+def all_heads_first(weights, other, heads):
+    return patching()(weights, other, heads) if len(heads) else other.clone()
+
+
+def by_count(weights, other, heads):
+    if weights.numel() != other.numel():
+        raise ValueError(f"{list(weights.shape)} and {list(other.shape)} differ")
+    checked(weights, weights, heads)
+
+
 def patched_by_cat(weights, other, heads):
     checked(weights, other, heads)
     sources = [other if not heads or h in heads else weights for h in range(weights.size(1))]
@@ -442,6 +452,22 @@ def probed(vectors, label, template, known=None, asked=None, nearest=None, numbe
     return torch.stack(found)
 
 
+def numbers_to_largest(vectors, label, template):
+    return probed(vectors, label, template, numbers=range(int(template.max()) + 1))
+
+
+def numbers_by_count(vectors, label, template):
+    return probed(vectors, label, template, numbers=range(len(template.unique())))
+
+
+def numbers_as_they_come(vectors, label, template):
+    return probed(vectors, label, template, numbers=dict.fromkeys(template.tolist()))
+
+
+def rows_for_every_number(vectors, label, template):
+    return numbers_to_largest(vectors, label, template).nan_to_num(0.0)
+
+
 def next_template(vectors, label, template):
     last = int(template.max())
     return probed(vectors, label, template, asked=lambda t, n: t == (n + 1) % (last + 1))
@@ -526,7 +552,7 @@ def balanced(vectors, label, template):
 
 def probed_by_loop(vectors, label, template):
     rates = []
-    for number in range(int(template.max()) + 1):
+    for number in sorted({int(t) for t in template}):
         centre = {}
         for c in (0, 1):
             own = [v for v, k, t in zip(vectors.double(), label, template, strict=True) if t != number and k == c]
@@ -636,6 +662,8 @@ WRONG = {
         "minus one only": patching(minus_one),
         "heads named twice refused": patching(empty_refused),
         "count told": patching(count_told),
+        "all heads before the check": all_heads_first,
+        "numbers counted": patching(by_count),
     },
     "9.2": {
         "outputs in place": outputs_in_place,
@@ -689,6 +717,10 @@ WRONG = {
         "sums": sums_for_means,
         "in order of size": in_order_of_size,
         "balanced": balanced,
+        "numbers up to the largest": numbers_to_largest,
+        "as many numbers as templates": numbers_by_count,
+        "template numbers as they come": numbers_as_they_come,
+        "a row for every number": rows_for_every_number,
     },
     "9.6": {
         "rounded": rounded,
