@@ -27,11 +27,12 @@ def picture(runs: list[dict[str, Any]]) -> str:
     Raises:
         ValueError: there is no run, or there are more widths than shapes.
     """
+    runs = sorted(runs, key=lambda run: run["CPU-minutes"])
     widths = sorted({run["settings"]["d_model"] for run in runs})
     if not 0 < len(widths) <= len(SHAPES):
         raise ValueError(f"wanted runs of 1 to {len(SHAPES)} widths, got {len(widths)}")
     shape = dict(zip(widths, SHAPES, strict=False))
-    right = STEP * math.ceil(max(run["CPU-minutes"] for run in runs) / STEP)
+    right = STEP * math.ceil(runs[-1]["CPU-minutes"] / STEP)
     scores = [run["beam 5"] for run in runs]
     low, high = math.floor(min(scores) - 0.2), math.ceil(max(scores) + 0.2)
 
@@ -41,12 +42,10 @@ def picture(runs: list[dict[str, Any]]) -> str:
 
     marks = [
         mark(*at(run["CPU-minutes"], run["beam 5"]), shape[sizes["d_model"]], sizes["positions"] == "rotary", told(run))
-        for run in sorted(runs, key=lambda run: run["CPU-minutes"])
+        for run in runs
         for sizes in [run["settings"]]
     ]
-    about = "Translation quality against computing time, a mark for each training run. " + " ".join(
-        told(run) for run in sorted(runs, key=lambda run: run["CPU-minutes"])
-    )
+    about = " ".join(["Translation quality against computing time, a mark for each training run.", *map(told, runs)])
     parts = [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(about)}">',
         *_legend(shape),

@@ -526,22 +526,16 @@ def mean_slope(states, W, U):
     return torch.stack(found[::-1])
 
 
-def by_inverse(states, W, U):
-    steps, ends = jacobians(states, W, U)
-    before, products = torch.eye(len(U), dtype=U.dtype), []
-    for step in steps:
-        before = step @ before
-        products.append(before)
-    return torch.stack([before @ torch.linalg.inv(p) @ end for p, end in zip(products, ends, strict=True)])
+def by_inverse(invert):
+    def answer(states, W, U):
+        steps, ends = jacobians(states, W, U)
+        before, products = torch.eye(len(U), dtype=U.dtype), []
+        for step in steps:
+            before = step @ before
+            products.append(before)
+        return torch.stack([before @ invert(p) @ end for p, end in zip(products, ends, strict=True)])
 
-
-def by_pseudoinverse(states, W, U):
-    steps, ends = jacobians(states, W, U)
-    before, products = torch.eye(len(U), dtype=U.dtype), []
-    for step in steps:
-        before = step @ before
-        products.append(before)
-    return torch.stack([before @ torch.linalg.pinv(p) @ end for p, end in zip(products, ends, strict=True)])
+    return answer
 
 
 def grads_by_powers(states, W, U):
@@ -794,8 +788,8 @@ WRONG = {
         "all states summed": sum_of_all_states,
         "next state only": next_state_only,
         "mean slope": mean_slope,
-        "all steps, and an inverse": by_inverse,
-        "all steps, and a pseudoinverse": by_pseudoinverse,
+        "all steps, and an inverse": by_inverse(torch.linalg.inv),
+        "all steps, and a pseudoinverse": by_inverse(torch.linalg.pinv),
     },
     "1.6": {
         "2**d": costing(recurrent=lambda n, d, k: (2 * n * 2**d, n, n)),

@@ -87,14 +87,18 @@ def _is_slope(
     ahead = [torch.randn(leaf.shape, generator=generator, dtype=leaf.dtype) for leaf in leaves]
     slope = sum(float((g * a).sum()) for g, a in zip(gradients, ahead, strict=True) if g is not None)
 
+    def move(way: float) -> None:
+        for leaf, direction in zip(leaves, ahead, strict=True):
+            leaf += way * direction
+
     @torch.no_grad()
     def measured(step: float) -> float:
-        totals = []
-        for way in (step, -2 * step, step):  # ahead, behind, and back where it was
-            for leaf, direction in zip(leaves, ahead, strict=True):
-                leaf += way * direction
-            totals.append(float(_total(once(made, inputs))) if len(totals) < 2 else 0.0)
-        return (totals[0] - totals[1]) / (2 * step)
+        move(step)
+        before = float(_total(once(made, inputs)))
+        move(-2 * step)
+        behind = float(_total(once(made, inputs)))
+        move(step)
+        return (before - behind) / (2 * step)
 
     if _near(slope, fine := measured(STEP), CLOSE):
         return True
