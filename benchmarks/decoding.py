@@ -1,9 +1,14 @@
-"""How fast does each library translate 200 sentences, twenty new tokens each? Random weights, one thread."""
+"""How fast does each library translate 200 sentences, twenty new tokens each? Random weights, one thread.
+
+`python -m benchmarks.decoding NAME` prints one contender's CPU seconds; `run` lets them take turns.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,8 +25,9 @@ SENTENCES, FEW, NEW, BEAM, ROWS = 200, 24, 20, 4, 64
 Decode = Callable[[Tensor], list[list[int]]]
 
 
-def recomputing(model: TorchTransformer) -> Decode:
+def recomputing() -> Decode:
     """Return a loop that runs the whole prefix through the decoder for every token, as tutorials do."""
+    model = TorchTransformer(SIZES).eval()
 
     def decode(source: Tensor) -> list[list[int]]:
         target, memory = source.new_full((len(source), 1), START), model.encode(source)
@@ -69,12 +75,11 @@ def x_transformers() -> Decode:
     return decode
 
 
-def contenders() -> dict[str, tuple[Decode, int, int]]:
-    """Return (decoder, sentences, sentences a batch) by name; those whose package isn't installed are left out."""
-    torch.manual_seed(0)
-    found = {
-        TORCH: (recomputing(TorchTransformer(SIZES).eval()), FEW, 1),
-        "torch.nn.Transformer, recomputing, in batches": (recomputing(TorchTransformer(SIZES).eval()), SENTENCES, ROWS),
+def contenders() -> dict[str, tuple[Callable[[], Decode], int, int]]:
+    """Return (what makes the decoder, sentences, sentences a batch) by name, of those whose package is installed."""
+    found: dict[str, tuple[Callable[[], Decode], int, int]] = {
+        TORCH: (recomputing, FEW, 1),
+        "torch.nn.Transformer, recomputing, in batches": (recomputing, SENTENCES, ROWS),
     }
     makers = {"this book": ours} | ({"Hugging Face Marian": marian} if importlib.util.find_spec("transformers") else {})
     low = training.best_precision("cpu")
@@ -82,21 +87,27 @@ def contenders() -> dict[str, tuple[Decode, int, int]]:
         for way, beam in (("greedy", 1), (f"beam {BEAM}", BEAM)):
             for precision in dict.fromkeys((torch.float32, low)):
                 kind = str(precision).removeprefix("torch.")
-                found[f"{name}, {way}, {kind}"] = (make(beam, precision), SENTENCES, ROWS)
+                found[f"{name}, {way}, {kind}"] = (partial(make, beam, precision), SENTENCES, ROWS)
     if importlib.util.find_spec("x_transformers"):
-        found["x-transformers, greedy, float32"] = (x_transformers(), SENTENCES, ROWS)
+        found["x-transformers, greedy, float32"] = (x_transformers, SENTENCES, ROWS)
     return found
 
 
 def run(count: int = rounds.ROUNDS) -> dict[str, Any]:
     """Return each decoder's sentences a second, and its ratio to torch's module recomputing one sentence at a time."""
-    sources = [source for source, _ in corpus.pairs("val")[:SENTENCES]]
-    all_of_them = contenders()
-    turns = {
-        name: lambda d=decode, n=number, rows=rows: in_batches(sources[:n], d, rows)
-        for name, (decode, number, rows) in all_of_them.items()
-    }
-    with torch.inference_mode():
-        seconds = rounds.interleaved(turns, count)
-    work = {name: float(number) for name, (_, number, _) in all_of_them.items()}
+    work = {name: float(number) for name, (_, number, _) in contenders().items()}
+    seconds = rounds.apart("decoding", work, count)
     return {"sentences": SENTENCES, "new tokens": NEW, "rows": rounds.ratios(seconds, TORCH, work)}
+
+
+def main() -> None:
+    """Translate with one contender twice; print the seconds of the second time."""
+    make, number, rows = contenders()[rounds.settled(sys.argv[1])]
+    torch.manual_seed(0)
+    decode, sources = make(), [source for source, _ in corpus.pairs("val")[:number]]
+    with torch.inference_mode():
+        rounds.print_seconds(lambda: in_batches(sources, decode, rows))
+
+
+if __name__ == "__main__":
+    main()

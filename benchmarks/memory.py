@@ -8,26 +8,19 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import torch
-
 from benchmarks import corpus, rounds
 from benchmarks.training import TORCH, trainees
 from transformer_lib.experiments.scale import peak_bytes
 
 BATCHES = 12
 NOTHING = "Python with torch, nothing trained"
-FEW = "16"  # oneDNN, which multiplies in 16 bits, compiles a kernel for each shape of matrices and keeps 1,024 of them
-LEAN = {f"{name}, {FEW} kernels kept": name for name in ("torch.nn.Transformer, autocast", "this book, fast, default")}
+LEAN = [name + rounds.FEW for name in ("torch.nn.Transformer, autocast", "this book, fast, default")]
 
 
 def run(count: int = 3) -> dict[str, Any]:
     """Return each contender's peak in MiB, the median of several processes, and its share of torch's."""
     corpus.tokeniser()
-    found: dict[str, list[float]] = {name: [] for name in [NOTHING, *trainees(), *LEAN]}
-    for _ in range(count):
-        for name, own in found.items():
-            few = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": FEW} if name in LEAN else {}
-            own.append(rounds.in_new_process("memory", LEAN.get(name, name), **few))
+    found = rounds.apart("memory", [NOTHING, *trainees(), *LEAN], count)
     middle = {name: sorted(own)[len(own) // 2] for name, own in found.items()}
     return {
         "rows": {
@@ -40,8 +33,7 @@ def run(count: int = 3) -> dict[str, Any]:
 
 def main() -> None:
     """Train one contender; print this process's peak."""
-    torch.set_num_threads(1)
-    name = sys.argv[1]
+    name = rounds.settled(sys.argv[1])
     if name != NOTHING:
         trainees()[name].steps(corpus.training_batches()[:BATCHES])
     print(peak_bytes() / 2**20)

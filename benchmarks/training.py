@@ -1,10 +1,15 @@
-"""How many target tokens a second does each library train on? The same batches of Multi30k, on one thread."""
+"""How many target tokens a second does each library train on? The same batches of Multi30k, on one thread.
+
+`python -m benchmarks.training NAME` prints one contender's CPU seconds for some batches; `run` lets them take turns.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +20,7 @@ from benchmarks.translators import SIZES, TorchTransformer
 from transformer_lib import fast, training
 from transformer_lib.data import Batch
 
-TORCH = "torch.nn.Transformer, float32"
+TORCH, OURS = "torch.nn.Transformer, float32", "this book, fast, default"
 BATCHES = 4  # a round
 STEP_SIZE = 1e-4
 Loss = Callable[[nn.Module, Batch], Tensor]
@@ -65,7 +70,7 @@ def trainees() -> dict[str, Trainee]:
         "torch.nn.Transformer as ours, autocast": Trainee(_as_ours, precision=low, fused=True),
         "this book, as listed": Trainee(translators.ours, training.translation_loss),
         "this book, fast, float32": Trainee(translators.ours, fast.translation_loss, fused=True, ours=True),
-        "this book, fast, default": Trainee(translators.ours, fast.translation_loss, low, fused=True, ours=True),
+        OURS: Trainee(translators.ours, fast.translation_loss, low, fused=True, ours=True),
     }
     for name, make in translators.installed().items():
         found[f"{name}, float32"] = Trainee(lambda make=make: make(SIZES))
@@ -97,12 +102,27 @@ def multiply(batches: list[Batch], precision: torch.dtype) -> None:
             y.T @ x
 
 
+def contenders() -> dict[str, Callable[[list[Batch]], Any]]:
+    """Return what each contender does with the batches: a step on each, or nothing but the products."""
+    found: dict[str, Callable[[list[Batch]], Any]] = {name: each.steps for name, each in trainees().items()}
+    for name, precision in (("float32", torch.float32), ("default", training.best_precision("cpu"))):
+        found[f"products with the weights alone, {name}"] = partial(multiply, precision=precision)
+    return found
+
+
 def run(count: int = rounds.ROUNDS) -> dict[str, Any]:
     """Return each contender's target tokens a second, and its ratio to `torch.nn.Transformer` in float32."""
-    batches = corpus.training_batches()[:BATCHES]
-    tokens = float(sum(batch.target_tokens for batch in batches))
-    contenders = {name: lambda t=t: t.steps(batches) for name, t in trainees().items()}
-    for name, precision in (("float32", torch.float32), ("default", training.best_precision("cpu"))):
-        contenders[f"products with the weights alone, {name}"] = lambda p=precision: multiply(batches, p)
-    seconds = rounds.interleaved(contenders, count)
+    tokens = float(sum(batch.target_tokens for batch in corpus.training_batches()[:BATCHES]))
+    kept = [name + rounds.KEPT for name in trainees() if name.startswith(("torch", "this book, fast"))]
+    seconds = rounds.apart("training", [*contenders(), *kept, OURS + rounds.FEW], count)
     return {"target tokens a round": tokens, "rows": rounds.ratios(seconds, TORCH, dict.fromkeys(seconds, tokens))}
+
+
+def main() -> None:
+    """Train one contender on the batches twice; print the seconds of the second time."""
+    steps, batches = contenders()[rounds.settled(sys.argv[1])], corpus.training_batches()[:BATCHES]
+    rounds.print_seconds(lambda: steps(batches))
+
+
+if __name__ == "__main__":
+    main()

@@ -154,6 +154,7 @@ def test_a_step_with_infinite_gradients_changes_nothing_and_halves_the_scale():
     assert all(value.isfinite().all() for value in before[-1].values())
 
 
+@pytest.mark.slow
 def test_float16_learns_a_small_batch_nearly_as_float32_does():
     batch, losses = Batch.from_pairs(PAIRS), []
     for precision in (torch.float32, torch.float16):

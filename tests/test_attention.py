@@ -107,6 +107,7 @@ def test_large_and_tiny_scores_stay_finite(size):
     assert gradients(weights, [scores])[0].isfinite().all()
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 6))
 def test_reordering_keys_with_their_values_changes_nothing(seed, queries, keys):
     generator = torch.Generator().manual_seed(seed)

@@ -1,11 +1,12 @@
 """The benchmarks: turns are fair, ratios are right, torch's module computes what ours does, and the page is current."""
 
 import importlib
+import os
 
 import pytest
 import torch
 
-from benchmarks import attention, corpus, rounds, training, translators
+from benchmarks import attention, corpus, decoding, rounds, training, translators
 from benchmarks.__main__ import NAMES
 from tools import speed
 from transformer_lib.data import Batch
@@ -87,6 +88,45 @@ def test_the_page_says_what_the_files_say_and_a_stale_one_is_found(tmp_path):
     page = speed.page({"memory": record})
     assert "| one | 1.25 | 2,341 |" in page and "| | ratio | MiB |" in page
     assert speed.problems(tmp_path) == ["book/speed.md: isn't what book/results/benchmarks says"]
+
+
+def test_each_turn_apart_is_a_new_process_and_its_number_is_kept(monkeypatch):
+    calls = []
+    monkeypatch.setattr(rounds, "in_new_process", lambda *arguments: calls.append(arguments) or len(calls))
+    assert rounds.apart("training", ["a", "b"], 2) == {"a": [1, 4], "b": [2, 3]}
+    assert calls == [("training", name) for name in "abba"]
+
+
+def test_a_contenders_process_is_set_up_by_its_name(monkeypatch):
+    kept = []
+    monkeypatch.setattr(rounds, "keep_memory", lambda: kept.append(True))
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1024")
+    assert rounds.settled("a") == "a" and not kept and os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "1024"
+    assert rounds.settled("a" + rounds.KEPT) == "a" and kept == [True]
+    assert rounds.settled("a" + rounds.FEW) == "a"
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "16"
+
+
+def test_seconds_are_those_of_the_second_call(capsys):
+    calls = []
+    rounds.print_seconds(lambda: calls.append(sum(range(10**6)) if calls else 0))
+    assert calls == [0, sum(range(10**6))] and float(capsys.readouterr().out) > 0
+
+
+@pytest.mark.parametrize("module", [training, decoding])
+def test_the_rows_of_the_record_are_contenders(module):
+    recorded = speed.records()[module.__name__.rpartition(".")[2]]["rows"]
+    bare = {name.removesuffix(rounds.KEPT).removesuffix(rounds.FEW) for name in recorded}
+    own = {name for name in bare if name.startswith(("torch.", "this book", "products"))}
+    assert own <= set(module.contenders()) and module.TORCH in own
+
+
+@pytest.mark.parametrize("name", list(decoding.contenders()))
+def test_every_decoder_decodes(name):
+    make, _, _ = decoding.contenders()[name]
+    with torch.inference_mode():
+        found = make()(Batch.from_pairs(PAIRS).source)
+    assert len(found) == 2 and all(0 < len(row) <= decoding.NEW for row in found)
 
 
 def test_a_program_in_a_new_process_gives_its_last_number_or_its_error():

@@ -185,6 +185,7 @@ def test_idle_answers_are_the_tokens_own_and_asking_ones_the_one_before():
     assert answers[~asks].equal(drawn[~asks]) and answers[:, 1:][asks[:, 1:]].equal(drawn[:, :-1][asks[:, 1:]])
 
 
+@pytest.mark.slow
 def test_without_a_head_the_translator_loses_little_without_cross_attention_much(shipped, batch):
     extra = pruned_heads.extra_losses(shipped.model, [batch])
     losses = pruned_heads.losses_by_kind(shipped.model, [batch])

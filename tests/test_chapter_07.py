@@ -170,6 +170,7 @@ def test_a_schedule_that_there_is_not_is_refused(change, said):
         schedules.rate(**settings)
 
 
+@pytest.mark.slow
 def test_two_schedules_meet_the_same_start_and_batches_and_leave_the_random_state_alone():
     state = torch.get_rng_state()
     runs = [schedules.train_with(shape, peak=1e-3, seed=5, steps=20) for shape in ("constant", "cosine")]

@@ -63,6 +63,7 @@ def test_tokens_that_are_all_alike_are_not_apart():
     assert deep_stacks.apart(network) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [20, 30])
 def test_a_deep_post_norm_stack_from_glorots_start_leaves_its_tokens_alike(first):
     def far(rule, depth, start):

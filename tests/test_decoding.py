@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import jaxtyping
 import pytest
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transformer_lib import data, decoding, fast, toy, training
 from transformer_lib.data import END, PADDING, START, UNKNOWN
-from transformer_lib.model import Transformer, TransformerConfig
+from transformer_lib.model import Embedding, Transformer, TransformerConfig
 from transformer_lib.multi_head import MultiHeadAttention
 
 SOURCE = torch.tensor([[5, 6, 4, 7, 8], [8, 4, PADDING, PADDING, PADDING], [9, 9, 6, PADDING, PADDING]])
@@ -284,22 +284,25 @@ def test_a_stronger_length_penalty_prefers_the_longer_of_two_finished_targets():
 # limits and costs
 
 
-def never_ending(*arguments: object, clear: Callable[..., Tensor] = decoding.log_probabilities) -> Tensor:
-    found = clear(*arguments)
-    found[:, END] = -math.inf
-    return found
+@pytest.fixture
+def never_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no model say END."""
+    clear = Embedding.logits
+
+    def logits(module: Embedding, vectors: Tensor) -> Tensor:
+        return clear(module, vectors).index_fill(-1, torch.tensor([END]), -math.inf)
+
+    monkeypatch.setattr(Embedding, "logits", logits)
 
 
 @pytest.mark.parametrize("decode", [decoding.greedy, decoding.beam_search])
 @pytest.mark.parametrize("limit", [1, 5, 99])
-def test_no_output_is_longer_than_max_length_or_the_models_positions(decode, limit, monkeypatch):
-    monkeypatch.setattr(decoding, "log_probabilities", never_ending)
+def test_no_output_is_longer_than_max_length_or_the_models_positions(decode, limit, never_ending):
     assert [len(row) for row in decode(random_model(2), SOURCE, max_length=limit)] == [min(limit, 20)] * 3
 
 
-def test_without_a_limit_an_output_may_be_fifty_tokens_longer_than_the_source(monkeypatch):
+def test_without_a_limit_an_output_may_be_fifty_tokens_longer_than_the_source(never_ending):
     model = random_model(2, max_length=200, d_model=4, d_ff=4)
-    monkeypatch.setattr(decoding, "log_probabilities", never_ending)
     assert [len(row) for row in decoding.greedy(model, SOURCE)] == [55, 55, 55]
     assert [len(row) for row in decoding.beam_search(model, SOURCE[:, :2], 2)] == [52, 52, 52]
 

@@ -98,6 +98,7 @@ def by_teacher_forcing(model: Transformer, source: Tensor, target: list[int]) ->
     return float(logits.log_softmax(dim=-1)[torch.arange(len(labels)), labels].sum())
 
 
+@pytest.mark.slow
 def test_diversity_grows_with_strength_and_costs_probability():
     models, diversity, quality = [tiny_model(seed, 1.5) for seed in range(6)], [], []
     for strength in (0.0, 0.3, 1.0, 5.0):

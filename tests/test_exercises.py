@@ -596,6 +596,7 @@ def test_an_answer_that_calls_what_it_is_to_be_is_refused(answer):
     assert attention.attention_weights is own and "it calls the library's" in repr(swap)
 
 
+@pytest.mark.slow
 def test_a_class_that_calls_its_parent_is_no_answer():
     class Inherited(encoder_decoder.DecoderLayer):
         def forward(self, *arguments):
@@ -718,6 +719,7 @@ def test_inputs_that_saturate_the_softmax_are_found_out():
     assert any('"no scale" and the right answer differ by less' in problem for problem in found)
 
 
+@pytest.mark.slow
 def test_a_tolerance_too_wide_is_found_out():
     probe = planted(tolerance=0.2)
     found = exercise_data.confusions(probe, exercise_data.built(probe))
@@ -738,6 +740,7 @@ def test_files_are_compared_up_to_the_last_digits():
     assert not exercise_data.alike(text, text.replace("softmax", "hardmax"))
 
 
+@pytest.mark.slow
 def test_stale_missing_and_orphaned_files_are_found_and_mended(tmp_path):
     folder = tmp_path / "solutions" / "02_attention"
     folder.mkdir(parents=True)

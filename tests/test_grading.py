@@ -410,6 +410,7 @@ def test_a_sandbox_with_a_hole_is_found_out():
     assert found == ["read a file of the host", "see the host's environment"]
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_only_when_asked_and_each_row_says_so(place, work):
     submitted = {
         "intact": cases.Submitted(cases.answers()),

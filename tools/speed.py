@@ -23,9 +23,10 @@ This library is written to be read. It's also meant to be quick: the chapters li
 where a faster form pays, it stands in `transformer_lib.fast`, tested equal to the clear one. This page measures both
 beside other libraries that you might have picked.
 
-How to read the tables: all contenders of a table take turns, round by round, in one process on one thread. A *ratio*
-is a contender's speed over that of the row with ratio 1, in the same round; given are the median over the rounds, the
-lowest and the highest. Seconds are of the processor. Other machines give other seconds, and similar ratios if they too
+How to read the tables: all contenders of a table take turns, round by round, on one thread. In training, decoding and
+memory each has a process of its own, as if you ran it alone. A *ratio* is a contender's speed over that of the row with
+ratio 1, in the same round; given are the median over the rounds, the lowest and the highest. Seconds are of the
+processor. Other machines give other seconds, and similar ratios if they too
 compute in bfloat16; where one doesn't, `autocast` and "default" mean float32, and those rows say little.
 `make bench` measures all of it again, except the last table: that one is of whole training runs.
 """
@@ -48,9 +49,14 @@ second cause, [attention](#attention-against-length). For sentences as short as 
 there, and whoever has no dropout on the attention weights gets it. That's why "as ours" gains less by autocast than
 PyTorch's module with its dropouts. The library multiplies explicitly at these lengths.
 
-The last two rows are the ceiling. They only multiply matrices of the sizes that a training step multiplies by its
+The rows of products are the ceiling. They only multiply matrices of the sizes that a training step multiplies by its
 weights, and do nothing else: no attention, no softmax, no loss, no optimiser. What computes the same model in the same
-precision can hardly be faster.""",
+precision can hardly be faster.
+
+A part of each row is the allocator's. On Linux, a large tensor's memory goes back to the system when it's freed, and is
+taken anew, page by page, for the next one. In the rows "freed memory kept" the process doesn't give it back. That's one
+call, `mallopt`, and `make train` makes it. PyTorch's module gains most: it holds the largest tensors. With kept memory
+on both sides, float32 like for like differs by some 6 in a hundred, against 15 without.""",
     ),
     "decoding": (
         "Decoding",
@@ -92,8 +98,8 @@ REMARKS: dict[str, tuple[str, str]] = {
         """\
 In bfloat16 the numbers are half as long, and yet the process is larger. oneDNN, which multiplies them on a processor,
 compiles a kernel for each new shape of matrices, and batches of similar length come in many shapes. It keeps the last
-1,024 kernels. The rows "16 kernels kept" set `ONEDNN_PRIMITIVE_CACHE_CAPACITY=16` before Python starts, and compile
-more often instead.""",
+1,024 kernels. The rows "16 kernels kept" set `ONEDNN_PRIMITIVE_CACHE_CAPACITY=16`, and compile more often instead; what
+that costs in time stands in the last row of [training](#training).""",
     ),
 }
 BUDGETS = (15, 30, 60)  # minutes of computing time

@@ -72,12 +72,12 @@ def greedy(model: Transformer, source: Int[Tensor, "batch source"], max_length: 
     longest = longest_target(model, source, max_length)
     memory, caches = model.encode(source), model.decoder.new_caches()
     tokens = source.new_full((len(source), 1), START)
-    ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
     for _ in range(longest):
-        best = log_probabilities(model, tokens[:, -1:], memory, source, caches).argmax(dim=-1, keepdim=True)
-        tokens = torch.cat([tokens, best], dim=1)
-        ended |= best.squeeze(1) == END
-        if ended.all():
+        vectors = model.decode(tokens[:, -1:], memory, source, caches)
+        logits = model.embedding.logits(vectors).squeeze(1).float()
+        logits[:, [model.config.padding, START]] = -math.inf  # no label in training is one of them: noise
+        tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
+        if (tokens == END).any(dim=1).all():
             break
     return [words_of(row) for row in tokens.tolist()]
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from transformer_lib.exercises import feedback, originals, properties, protocols, store, values, variations
+from transformer_lib.exercises import comparison, feedback, originals, properties, protocols, store, values, variations
 from transformer_lib.exercises.declared import Exercise, KnownMistake, Outcome
 from transformer_lib.exercises.feedback import Feedback
 
@@ -80,7 +80,7 @@ def _judged(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, 
 
 
 def _not_callable(exercise: Exercise, answer: Any) -> Feedback:
-    what = f"a tensor of shape {list(answer.shape)}" if isinstance(answer, Tensor) else f"a {type(answer).__name__}"
+    what = comparison.described(answer)
     text = (
         f"{exercise.id}: pass {exercise.entry} itself, not what comes of calling it: "
         f'exercises.check("{exercise.id}", {exercise.entry}); got {what}.'
@@ -100,14 +100,14 @@ def _stub(exercise: Exercise, outcomes: list[Outcome]) -> Feedback | None:
 def _wrong(exercise: Exercise, outcomes: list[Outcome], verdicts: list[bool]) -> Feedback:
     """Name the mistake that the answer equals on every input; failing that, the one it equals most often."""
     failing = [number for number, ok in enumerate(verdicts) if not ok]
-    best, shared = None, []
+    best, shared, nearest = None, [], (0, 0)
     for mistake in exercise.wrong:
         alike = [n for n in range(len(outcomes)) if _alike(exercise, outcomes[n], mistake, n)]
         if len(alike) == len(outcomes):
             return _said(exercise, verdicts, failing[0], outcomes, mistake, "")
         hits = [n for n in failing if n in alike and (exercise.kind == "error" or not outcomes[n].errors)]
-        if len(hits) > len(shared):
-            best, shared = mistake, hits
+        if hits and (len(hits), len(alike)) > nearest:  # of two alike where it's wrong, the one that's right elsewhere
+            best, shared, nearest = mistake, hits, (len(hits), len(alike))
     if best is None or 2 * len(shared) <= len(failing):  # on a few inputs any two mistakes may agree
         return _said(exercise, verdicts, failing[0], outcomes, None, "")
     if len(shared) == len(failing):

@@ -47,7 +47,11 @@ def _cut(texts: list[str]) -> list[str]:
     """Return the texts, of long ones the part in which they differ."""
     alike = next((n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
     start = max(0, alike - LENGTH // 2) if alike >= LENGTH else 0
-    return [("... " if start else "") + text[start : start + LENGTH] for text in texts]
+    cut = [text[start : start + LENGTH] for text in texts]
+    return [
+        ("... " if start else "") + (part if text.endswith(part) else part[: part.rfind(" ") + 1] + "...")
+        for text, part in zip(texts, cut, strict=True)
+    ]
 
 
 def _window(table: Tensor, *place: int) -> tuple[tuple[int, int], list[str]]:
@@ -92,7 +96,12 @@ def described(value: Any) -> str:
     """Return what a value is: "a tensor of shape [2, 3]", "a list"."""
     if value is None:
         return "None"
-    return f"a tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    return f"a tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else a(type(value).__name__)
+
+
+def a(word: str) -> str:
+    """Return the word behind its article: "a list", "an int"."""
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
 def _worst(got: Tensor, wanted: Tensor) -> tuple[int, ...]:

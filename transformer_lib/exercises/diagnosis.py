@@ -1,7 +1,7 @@
 """Hints for an answer that is wrong in a way nobody foresaw: how it is related to the right one."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -12,8 +12,10 @@ from transformer_lib.exercises import distributions, relations, truth, values
 Rule = Callable[[Tensor, Tensor, dict[str, Any], float], str | None]
 
 
-def hints(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> list[str]:
-    """Return up to two sentences on how `got` differs from `wanted`, the most telling first."""
+def hints(
+    got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float, without: Collection[Rule] = ()
+) -> list[str]:
+    """Return up to two sentences on how `got` differs from `wanted`, the most telling first; some rules left out."""
     got, wanted = got.detach().cpu(), wanted.cpu()
     if wanted.dtype == torch.bool and got.shape == wanted.shape:
         return truth.hints(got, wanted)
@@ -23,7 +25,8 @@ def hints(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float)
         return _first(1, [_rearranged], got, wanted, inputs, tolerance)
     if not numbers:
         return _first(1, NAMES, got, wanted, inputs, tolerance)
-    return _first(2, TELLING, got, wanted, inputs, tolerance) or _first(1, LAST, got, wanted, inputs, tolerance)
+    telling, last = ([rule for rule in rules if rule not in without] for rules in (TELLING, LAST))
+    return _first(2, telling, got, wanted, inputs, tolerance) or _first(1, last, got, wanted, inputs, tolerance)
 
 
 def _first(count: int, rules: list[Rule], *arguments: Any) -> list[str]:
@@ -52,8 +55,14 @@ def _not_finite(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: 
         return f"Where infinity was wanted, yours is a number, in {lost} of {got.numel()} places." if lost else None
     if wanted.isinf().any() and not got.isnan().any():
         return f"{int(bad.sum())} of {bad.numel()} numbers are infinite where a number was wanted."
-    word = "NaN" if got.isnan().any() else "infinite"
-    return f"{int(bad.sum())} of {bad.numel()} numbers are {word}: a division 0/0, inf - inf, or exp of a large number?"
+    counted = f"{int(bad.sum())} of {bad.numel()} numbers are"
+    if (bad & got.isinf()).any() and (bad & got.isnan()).any():
+        return f"{counted} NaN or infinite: a division by 0, or the logarithm of 0?"
+    if got.isnan().any():
+        return f"{counted} NaN: a division 0/0, or inf - inf?"
+    below = bool((got[bad] < 0).all())
+    cause = "the logarithm of 0, or cut off without need" if below else "a division by 0, or exp of a large number"
+    return f"{counted} {'-inf' if below else 'infinite'}: {cause}?"
 
 
 def _masked(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
@@ -100,14 +109,17 @@ def _reordered(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: f
 
 def _factor(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
     ratio = relations.constant_ratio(got, wanted)
-    if ratio is not None and abs(ratio - 1) > relations.CLOSE:
-        return f"Every number is {relations.named(ratio, inputs)} times the right one."
-    return None
+    if ratio is None or abs(ratio - 1) < relations.CLOSE:
+        return None
+    text = relations.named(ratio, inputs)
+    if len(wanted[wanted != 0].unique()) > 1:
+        return f"Every number is {text} times the right one."
+    return f"On this input yours is {text} times the right number." if "=" in text else None  # any number has a ratio
 
 
 def _offset(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
     gap = got - wanted
-    if gap.isfinite().all() and float(gap.max() - gap.min()) < tolerance * 2:
+    if gap.numel() > 1 and gap.isfinite().all() and float(gap.max() - gap.min()) < tolerance * 2:
         return (
             f"Every number is too {'large' if gap.mean() > 0 else 'small'} by {relations.text(abs(float(gap.mean())))}."
         )
@@ -124,7 +136,6 @@ def _flat(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float)
 
 
 def _by_row(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
-    """Find a factor or an offset that differs from row to row."""
     if got.dim() == 0 or got.size(-1) < 2 or not (got.isfinite().all() and wanted.isfinite().all()):
         return None
     gap = got - wanted
@@ -159,9 +170,10 @@ def _none(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float)
     return "None of these integers is the right one." if got.numel() else None
 
 
-def _rounded(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
+def rounded(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: float) -> str | None:
+    """Say how far numbers are off that are nearly right."""
     largest = float((got - wanted).abs().max()) if got.numel() else 0.0
-    if tolerance < largest < 50 * tolerance:
+    if tolerance < largest and relations.close(got, wanted, tolerance):
         return f"Close, but off by up to {largest:.2g}. Half precision, a rounded constant, an epsilon?"
     return None
 
@@ -172,14 +184,11 @@ TELLING: list[Rule] = [
     _constant,
     _rearranged,
     _factor,
-    distributions.temperature,
-    distributions.one_hot,
-    distributions.negative,
-    distributions.row_sums,
+    *distributions.RULES,
     _reordered,
     _offset,
 ]
-LAST: list[Rule] = [_rounded, _flat, _by_row, _order, _some]
+LAST: list[Rule] = [rounded, _flat, _by_row, _order, _some]
 NAMES: list[Rule] = [
     _constant,
     _rearranged,

@@ -58,3 +58,14 @@ def temperature(got: Tensor, wanted: Tensor, inputs: dict[str, Any], tolerance: 
     if (ratio := relations.constant_ratio(*centred)) is None or abs(ratio - 1) < relations.CLOSE:
         return None
     return f"This is a softmax of scores that are {relations.named(ratio, inputs)} times the right ones."
+
+
+RULES = [temperature, one_hot, negative, row_sums]
+
+
+def wanted(right: list[Any]) -> bool:
+    """Tell whether the rules apply where these are the right values: rows that sum to 1, or to 0, in each of them."""
+    filled = [value for value in right if not isinstance(value, Tensor) or value.any()]
+    return bool(filled) and all(
+        isinstance(value, Tensor) and value.is_floating_point() and relations.sums_to_one(value, -1) for value in filled
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import comparison, diagnosis, raised, relations, values
+from transformer_lib.exercises import comparison, diagnosis, distributions, raised, relations, values
 from transformer_lib.exercises.declared import Case, Exercise, Outcome
 
 NOT_ATTEMPTED = "not attempted yet"
@@ -19,7 +19,8 @@ class Feedback:
     """The result of a check: it prints as text, and counts as True if the answer is right.
 
     Args:
-        status: "right", "not attempted yet", "misconception", "wrong", "error", or "open" for a question.
+        status: "right", "not attempted yet", "misconception", "wrong", "error", "open" for a question, or "unfit": the
+            values are right, but it can be no part of the library.
         misconception: the short name of the known mistake that the answer looks like.
     """
 
@@ -83,7 +84,7 @@ def wrong(
     lines += [f'On the input "{case.name}", {_call(exercise, case)}{part}:', *both]
     if status != "misconception":
         constant = None if any(verdicts) else relations.constant([outcome.value for outcome in outcomes])
-        lines += [constant] if constant else _difference(got, wanted, case, exercise.tolerance)
+        lines += [constant] if constant else _difference(exercise, outcomes, verdicts, number)
         lines += _pattern(exercise, verdicts)
     else:
         lines += _shapes(got, wanted)
@@ -116,8 +117,9 @@ def _call(exercise: Exercise, case: Case) -> str:
     return f"{exercise.entry}{f'({made})' if made else ''}({', '.join(arguments)})"
 
 
-def _difference(got: Outcome, wanted: Outcome, case: Case, tolerance: float) -> list[str]:
-    """Say how the two differ, where that can be found out: in type, in shape, in numbers."""
+def _difference(exercise: Exercise, outcomes: list[Outcome], verdicts: list[bool], number: int) -> list[str]:
+    """Say how the two differ on an input, where that can be found out: in type, in shape, in numbers."""
+    got, wanted = outcomes[number], exercise.right[number]
     if got.errors or wanted.errors:
         return []
     value, target, _ = comparison.differing(got.value, wanted.value)
@@ -129,8 +131,24 @@ def _difference(got: Outcome, wanted: Outcome, case: Case, tolerance: float) -> 
     if values.kind(value) != values.kind(target):
         lines.append(f"The numbers should be {values.kind(target)} ({target.dtype}), yours are {value.dtype}.")
     else:
-        lines += diagnosis.hints(value, target, case.inputs, tolerance)
+        misleading = _misleading(exercise, outcomes, verdicts)
+        lines += diagnosis.hints(value, target, exercise.cases[number].inputs, exercise.tolerance, misleading)
     return lines
+
+
+def _misleading(exercise: Exercise, outcomes: list[Outcome], verdicts: list[bool]) -> set[diagnosis.Rule]:
+    """Return the rules that one input might seem to follow, though another shows that they say nothing.
+
+    Those of weights, unless weights are wanted on every input; and that it's close, unless all that's wrong is close.
+    """
+    weights = distributions.wanted([right.value for right in exercise.right if not right.errors])
+    off = [
+        comparison.differing(got.value, right.value)[:2]
+        for got, right, ok in zip(outcomes, exercise.right, verdicts, strict=True)
+        if not ok
+    ]
+    close = all(comparison.comparable(*both) and relations.close(*both, exercise.tolerance) for both in off)
+    return (set() if weights else set(distributions.RULES)) | (set() if close else {diagnosis.rounded})
 
 
 def _shapes(got: Outcome, wanted: Outcome) -> list[str]:
@@ -142,8 +160,7 @@ def _shapes(got: Outcome, wanted: Outcome) -> list[str]:
 
 def _type_wanted(value: Any, wanted: str) -> str:
     extra = " (torch.from_numpy makes one, but gradients stop there)" if type(value).__name__ == "ndarray" else ""
-    article = "An" if wanted[0] in "aeiou" else "A"
-    return f"{article} {wanted} was wanted{extra}, yours is a {type(value).__name__}."
+    return f"{comparison.a(wanted).capitalize()} was wanted{extra}, yours is {comparison.a(type(value).__name__)}."
 
 
 def _pattern(exercise: Exercise, verdicts: list[bool]) -> list[str]:

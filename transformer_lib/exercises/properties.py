@@ -36,6 +36,7 @@ def rows_sum_to_one(output: Any, case: Case) -> str | None:
     return None if output.min() >= -1e-6 else f"a weight is negative: {output.min():.2g}"
 
 
+UNTRAINED = ("sampling.",)  # whose pieces stand where nothing is learnt: no gradient need flow through them
 PROPERTIES: dict[str, Callable[[Any, Case], str | None]] = {"rows sum to 1": rows_sum_to_one}
 
 
@@ -66,7 +67,7 @@ def learns(exercise: Exercise, answer: Callable[..., Any]) -> bool:
 
 def unfit(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
     """Return why an answer with the right values can't take the library's place; None if nothing speaks against it."""
-    if exercise.replaces is None or learns(exercise, answer):
+    if exercise.replaces is None or exercise.replaces.startswith(UNTRAINED) or learns(exercise, answer):
         return None
     return (
         "no gradient flows back through it, or a wrong one (.item(), .detach(), torch.tensor(...)?), "

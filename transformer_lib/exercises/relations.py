@@ -35,6 +35,11 @@ def sums_to_one(weights: Tensor, axis: int) -> bool:
     return bool((ones | (sums.abs() < 1e-9)).all() and ones.any())
 
 
+def close(got: Tensor, wanted: Tensor, tolerance: float) -> bool:
+    """Tell whether two tensors differ by little more than is let pass."""
+    return not got.numel() or float((got.double() - wanted.double()).abs().max()) < 50 * tolerance
+
+
 def constant_ratio(got: Tensor, wanted: Tensor) -> float | None:
     """Return the one number by which `wanted` must be multiplied to give `got`; None if there is none."""
     if not (got.isfinite().all() and wanted.isfinite().all()) or (square := float((wanted * wanted).sum())) < 1e-12:

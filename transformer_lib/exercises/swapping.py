@@ -27,7 +27,8 @@ class Swap:
     def __repr__(self) -> str:
         lines = [f"The library now runs on your own {', '.join(self.used)}."] if self.used else []
         for name, feedback in self.refused.items():
-            lines.append(f"The library keeps its own {name}, since yours isn't right yet:\n{feedback}")
+            why = "can't take its place yet" if feedback.status == "unfit" else "isn't right yet"
+            lines.append(f"The library keeps its own {name}, since yours {why}:\n{feedback}")
         return "\n".join(lines) or "The library runs on its own pieces."
 
     def __enter__(self) -> "Swap":
@@ -88,7 +89,7 @@ def _try(name: str, answer: Any) -> Feedback:
     if not feedback:
         return feedback
     if why := properties.unfit(store.load(number), answer):
-        return Feedback(number, "wrong", f"{number}: the values are right, but {why}")
+        return Feedback(number, "unfit", f"{number}: the values are right, but {why}")
     return feedback
 
 
