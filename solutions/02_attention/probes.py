@@ -79,13 +79,13 @@ def _far(generator: torch.Generator, name: str, factors: list[float]) -> Case:
 
 
 def _hidden_far_above(generator: torch.Generator) -> Case:
-    """Return two queries that may see two keys each, with scores near -1200; hidden keys' scores are near 1200.
+    """Return two queries that may see two keys each, with scores near -12,000; hidden keys' scores are near 12,000.
 
     Vectors are a single number, so that each score is one product, with hardly an error of rounding.
     """
     far = [pick(generator, 4500, 4700) / 100 for _ in range(2)]
-    sizes_of_queries = [pick(generator, 2500, 2700) / 100 for _ in range(2)]
-    key = torch.tensor([-far[0], -far[0] - 0.2, far[1], far[1] + 0.21, 0.3])[:, None]
+    sizes_of_queries = [float(pick(generator, 250, 270)) for _ in range(2)]
+    key = torch.tensor([-far[0], -far[0] - 0.02, far[1], far[1] + 0.021, 0.03])[:, None]
     query = torch.tensor([sizes_of_queries[0], -sizes_of_queries[1]])[:, None]
     mask = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0]]).bool()
     order = torch.randperm(5, generator=generator)
@@ -266,6 +266,19 @@ WEIGHTS_WRONG = [
         "Forbidden scores are set to 0. But exp(0) = 1, which is a fair share; only -inf gives exp(-inf) = 0.",
         _scores_first(lambda s, m: (s if m is None else s * m).softmax(-1)),
         0.25,
+    ),
+    Mistake(
+        "forbidden scores set to -10,000",
+        "Forbidden scores are set to a number like -1e4. Where the allowed ones are lower, the forbidden keys win. "
+        "Only -inf is below everything.",
+        _scores_first(
+            lambda s, m: (
+                s.softmax(-1)
+                if m is None
+                else s.masked_fill(~m, -1e4).softmax(-1) * m.any(dim=-1, keepdim=True).to(s.dtype)
+            )
+        ),
+        0.75,
     ),
     Mistake(
         "uniform where nothing is allowed",

@@ -320,6 +320,16 @@ LAYER_WRONG = [
         0.25,
     ),
     Mistake(
+        "the memory asks, masked",
+        "The memory asks the target: exchange the two.",
+        _layer(
+            cross=lambda self, y, memory, mask, memory_mask: self.cross_attention(
+                memory, y, memory_mask, self.caches[1]
+            )
+        ),
+        0.25,
+    ),
+    Mistake(
         "one attention for both",
         "The memory is read with the matrices of self_attention, where cross_attention has four of its own.",
         _layer(cross=lambda self, y, memory, mask, seen: self.self_attention(y, memory, seen, self.caches[1])),
@@ -358,8 +368,8 @@ LAYER_WRONG = [
     ),
     Mistake(
         "memory first",
-        "The memory is read before the target has looked at itself. First self-attention, then the memory: the query "
-        "should know what has been written.",
+        "The memory is read before the target has looked at itself. First self-attention: the query should know the "
+        "words so far.",
         _CrossFirst,
         0.5,
     ),
@@ -761,6 +771,13 @@ CROSS_WRONG = [
         "Padding is hidden, but so are source words, by the target's causal mask. There is no future in the source: "
         "it's known as a whole.",
         _cross("xmm", lambda real, past: real[:, None, :] & past),
+        0.5,
+    ),
+    Mistake(
+        "both masks at once, as wide as the source",
+        "Padding is hidden, but so are source words, by a causal mask. There is no future in the source: it's known as "
+        "a whole.",
+        _cross("xmm", lambda real, past: real[:, None, :] & torch.ones(len(past), real.size(1)).tril().bool()),
         0.5,
     ),
     Mistake(

@@ -440,6 +440,13 @@ def _each_token(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> tupl
     return torch.tensor(source).long(), torch.tensor([*target, many[count]]).long()
 
 
+def _each_counted(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return source and target with a sentinel for each cut token, if there are as many as that takes."""
+    if (needed := 1 + int(cut.sum())) > len(sentinels):
+        raise ValueError(f"{needed} sentinels are needed, got {len(sentinels)}")
+    return _each_token(tokens, cut, sentinels)
+
+
 def _late(tokens: Tensor, cut: Tensor, sentinels: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Return source and target, and complain only where the spans themselves have too few sentinels."""
     needed = sum(gone for gone, _ in _pieces(tokens, cut))
@@ -506,6 +513,13 @@ SPANS_WRONG = [
         "Each cut token gets a sentinel of its own. A run of tokens side by side is one span: one sentinel for all of "
         "it.",
         _each_token,
+        0.5,
+    ),
+    Mistake(
+        "a sentinel for each token, and counted so",
+        "Each cut token gets a sentinel of its own, and so many are asked for. A run of tokens side by side is one "
+        "span: one sentinel for all of it.",
+        _each_counted,
         0.5,
     ),
     Mistake(
@@ -652,6 +666,7 @@ def next_cases(seed: int) -> list[Case]:
     zero.inputs["tokens"][0, 1] = 0
     sure = case("sure of itself", [4, 3], 4, 5)
     sure.inputs["logits"] = sure.inputs["logits"] * 200
+    sure.inputs["logits"][0, 0, sure.inputs["tokens"][0, 1]] = 1000.0  # a loss of exactly 0
     return [
         case("small", [3], 3, 4),
         case("padding", [5, 2, 3], 5, 6),
@@ -734,6 +749,11 @@ def _from_probabilities(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
     return found.masked_fill(~real, 0.0).sum(dim=1) / real.sum(dim=1)
 
 
+def _only_positive(logits: Tensor, tokens: Tensor, padding: int) -> Tensor:
+    losses = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], ignore_index=padding, reduction="none")
+    return losses.sum(dim=1) / (losses > 0).sum(dim=1)
+
+
 NEXT_WRONG = [
     Mistake(
         "logarithm of a softmax",
@@ -759,6 +779,20 @@ NEXT_WRONG = [
         "The shift is right now, but padding still counts: the model is paid for saying padding after padding.",
         _asked(slice(None, -1), slice(1, None), _all),
         0.5,
+    ),
+    Mistake(
+        "both cut at the front",
+        "Logits and tokens both lose their first position, so that each is still asked for the token that it reads. "
+        "Cut the logits at the end.",
+        _asked(slice(1, None), slice(1, None)),
+        0.5,
+    ),
+    Mistake(
+        "a loss of 0 not counted",
+        "Tokens whose loss is 0 aren't counted. It's 0 where the model is sure and right, too: count the labels that "
+        "aren't padding.",
+        _only_positive,
+        0.75,
     ),
     Mistake(
         "shifted the wrong way",
