@@ -316,6 +316,73 @@ def test_how_a_mask_differs_is_told(change, said):
     assert said in diagnosis.hints(change(wanted), wanted, {}, 1e-4)[0]
 
 
+def test_of_two_mistakes_alike_where_it_is_wrong_the_one_right_elsewhere_is_named():
+    def fitted(mask, scores):  # broadcast_shapes raises an error of its own where nothing fits
+        if mask.dtype != torch.bool:
+            raise TypeError(f"must be boolean, got {mask.dtype}")
+        if torch.broadcast_shapes(mask.shape, scores.shape) != scores.shape:
+            raise ValueError(f"must fit {list(scores.shape)}, got {list(mask.shape)}")
+        return mask.expand(scores.shape)
+
+    assert exercises.check("2.3", fitted).misconception == "RuntimeError of broadcast_shapes"
+
+    def nearly(mask, scores):  # whose dtype isn't told, so that no known mistake equals it everywhere
+        if mask.dtype != torch.bool:
+            raise TypeError("must be boolean")
+        return fitted(mask, scores)
+
+    said = " ".join(exercises.check("2.3", nearly).text.split())
+    assert "an error of its own" in said or "RuntimeError" in said and "stretched too" not in said
+
+
+def test_numbers_that_sum_to_one_by_chance_are_no_weights():
+    def rates(weights, sure, possible):  # both counts in the denominator are the links found
+        found = torch.nn.functional.one_hot(weights.argmax(-1), weights.size(-1)).bool()
+        hits = [(found & links[:, None]).sum(dim=(0, 2, 3)) for links in (sure, possible)]
+        return 1 - (hits[0] + hits[1]) / (2 * found.sum(dim=(0, 2, 3)))
+
+    feedback = exercises.check("6.6", rates)
+    assert not feedback and "sum to" not in feedback.text
+
+
+def test_close_is_said_only_if_all_that_is_wrong_is_close():
+    def off(w, most):  # the first number of each row alone, by much or by little
+        return w + torch.eye(w.size(-1), dtype=w.dtype)[0] * (1e-3 if w.dim() == 2 else most)
+
+    assert "Close, but off by" in check(lambda w: off(w, 1e-3)).text
+    assert "Close, but off by" not in check(lambda w: off(w, 0.1)).text
+
+
+@pytest.mark.parametrize(("factor", "said"), [(1.5, None), (1 / math.log(2), "On this input yours is 1.443 = 1/ln(2)")])
+def test_of_a_single_number_only_a_factor_with_a_name_is_told(factor, said):
+    wanted = torch.tensor([0.7])
+    found = " ".join(diagnosis.hints(wanted * factor, wanted, {}, 1e-4))
+    assert said in found if said else "times" not in found and "too large" not in found
+
+
+def test_what_is_not_finite_is_told_by_its_kind():
+    wanted = torch.tensor([[0.5, 0.5, 1.0]])
+    for number, said in ((math.inf, "infinite: a division by 0"), (-math.inf, "-inf: the logarithm of 0")):
+        assert said in diagnosis.hints(torch.tensor([[number, 0.5, 1.0]]), wanted, {}, 1e-4)[0]
+    both = diagnosis.hints(torch.tensor([[math.inf, math.nan, 1.0]]), wanted, {}, 1e-4)[0]
+    assert both.startswith("2 of 3 numbers are NaN or infinite")
+
+
+def test_a_piece_that_samples_may_cut_the_gradient():
+    def nucleus(logits, p):
+        if p == 1:
+            return logits.detach()
+        ordered, order = logits.detach().double().sort(dim=-1, descending=True, stable=True)
+        probability = ordered.softmax(dim=-1)
+        gone = probability.cumsum(dim=-1) - probability >= p
+        return logits.detach().masked_fill(torch.zeros_like(gone).scatter(-1, order, gone), -math.inf)
+
+    feedback = exercises.check("8.1", nucleus)
+    assert feedback and "gradient" not in feedback.text
+    with exercises.use(top_p_logits=nucleus) as swap:
+        assert swap.used == ("top_p_logits",)
+
+
 def test_feedback_reads_the_same_each_time():
     texts = {repr(check(lambda w: w.flip(-1))) for _ in range(2)}
     assert len(texts) == 1 and "-0.000" not in texts.pop()
@@ -624,7 +691,8 @@ def test_asking_whether_an_answer_borrows_leaves_a_profiler_in_place():
 def test_an_answer_that_cannot_learn_is_refused(cut):
     answer = lambda *arguments: cut(right(*arguments))  # noqa: E731
     assert exercises.check("2.1", answer)
-    assert "no gradient flows" in repr(exercises.use(attention_weights=answer))
+    refused = repr(exercises.use(attention_weights=answer))
+    assert "no gradient flows" in refused and "can't take its place yet" in refused and "isn't right" not in refused
 
 
 def test_unknown_pieces_are_named():

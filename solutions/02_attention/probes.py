@@ -663,6 +663,14 @@ def _stretched(mask: Tensor, scores: Tensor) -> Tensor:
         raise ValueError(f"want {list(scores.shape)}, got {list(mask.shape)}") from error
 
 
+def _asked_together(mask: Tensor, scores: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be boolean, got {mask.dtype}")
+    if torch.broadcast_shapes(mask.shape, scores.shape) != scores.shape:
+        raise ValueError(f"want {list(scores.shape)}, got {list(mask.shape)}")
+    return mask.expand(scores.shape)
+
+
 def _exact(mask: Tensor, scores: Tensor) -> Tensor:
     if mask.dtype != torch.bool:
         raise TypeError(f"mask must be boolean, got {mask.dtype}")
@@ -763,6 +771,13 @@ MASK_WRONG = [
         "holds both shapes.",
         _expanded,
         0.5,
+    ),
+    Mistake(
+        "RuntimeError of broadcast_shapes",
+        "torch.broadcast_shapes raises a RuntimeError of its own where the two don't fit at all. Catch it, and raise "
+        "the ValueError there, too.",
+        _asked_together,
+        0.75,
     ),
     Mistake(
         "exact shape",
