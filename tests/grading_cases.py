@@ -211,6 +211,8 @@ def written():
         "html": ((text("<b>Answer 9.4</b> because"),), "</b> because"),
         "a comment": (("# Answer 9.4 because\n# so it is",), "because\n# so it is"),
         "a text as code": ((code("Answer 9.4: because so it is"),), "because so it is"),
+        "a printed text": ((code('print("Answer 9.4: because")'),), 'because")'),
+        "a text in a check": ((code('exercises.check("9.4", "because")'),), 'because")'),
         "a raw cell": ((text("Answer 9.4: because", cell_type="raw"),), "because"),
         "a list": ((text("**Answer 9.4**\n\n* one\n* two"),), "* one\n* two"),
         "two answers in a cell": ((text("**Answer 9.1** no\n\n**Answer 9.4** because"),), "because"),

@@ -8,8 +8,9 @@ Part = namedtuple("Part", "code text names given")  # a cell: is it code, its te
 WORDS = (
     r"(?:my\s+)?(answer|{})(?:\s+(?:to|for|of))?(?:\s+question)?[\s:#_-]*(\d+)[._-](\d+)(?![\d.]*\d)[*_]*[:.)]?[*_]*"
 )
-FIRST = re.compile(r"(?:<\w+>|[#>\s*_\"'])*" + WORDS.format("question"), re.IGNORECASE)
+FIRST = re.compile(r"(?:<\w+>|print\(|[#>\s*_\"'])*" + WORDS.format("question"), re.IGNORECASE)
 INNER = re.compile(r"^[ \t]*(?:<\w+>|[#>*_])(?:<\w+>|[#> \t*_])*" + WORDS.format("(?!)"), re.IGNORECASE | re.MULTILINE)
+CHECKED = re.compile(r"\b(check)\(\W*(\d+)\.(\d+)[\"']\s*,\s*(?:answer\s*=\s*)?[rf]?[\"']+")  # of a text
 NUMBERED = re.compile(r"(\w+)-(\d+)-(\d+)")
 PLACEHOLDER = re.compile(r"[*_]*your answer here\.?[*_]*", re.IGNORECASE)
 ANSWERS, CHARACTERS = 20, 8000  # at most, so that they fit into one message
@@ -40,6 +41,7 @@ def pieces(part, number):
     """Yield a cell's texts, each with the exercise that it answers; `number` is the one that was being answered."""
     headings = [first] if (first := FIRST.match(part.text)) else []
     headings += INNER.finditer(part.text, first.end() if first else 0)
+    headings += CHECKED.finditer(part.text) if part.code and not headings else []
     named = [match for name in part.names if (match := NUMBERED.fullmatch(name))]
     if (part.given and not headings) or (part.code and named):
         number = None
