@@ -51,6 +51,7 @@ IMPORTS = "import math"
 DOUBLE = "def double(x):\n    return 2 * x"
 TOTAL = "def total(numbers):\n    return sum(numbers)"
 REFUSE = "def refuse(n):\n    if n < 0:\n        raise ValueError(f'at least 0, got {n}')\n    return n"
+OPEN = "**Answer 9.4**\n\n*Your answer here.*"
 STUB = "def {}(x):\n    raise NotImplementedError('not attempted yet')"
 
 
@@ -76,8 +77,8 @@ def code(source, **fields):
     return {"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None, **fields}
 
 
-def text(source):
-    return {"cell_type": "markdown", "source": source, "metadata": {}}
+def text(source, **fields):
+    return {"cell_type": "markdown", "source": source, "metadata": {}, **fields}
 
 
 def notebook(*cells, **fields):
@@ -91,10 +92,14 @@ def answers(*before, double=DOUBLE, total=TOTAL, refuse=REFUSE, after=()):
 
 def exercise():
     """Return the notebook that students were given."""
-    cells = [code(IMPORTS, id="imports")]
+    cells = [code(IMPORTS, id="imports"), code('seen = exercises.check("9.1", double)\nassert seen', id="see")]
     for number, name in {"9-1": "double", "9-2": "total", "9-3": "refuse"}.items():
         cells += [code(STUB.format(name), id=f"answer-{number}"), code(f'exercises.check("{number}", {name})')]
-    return notebook(*cells, text("**Answer 9.4**\n\n*Your answer here.*"))
+    return notebook(*cells, *QUESTION, END)
+
+
+QUESTION = [text("### Question 9.4: why?\n\nSay why.\n\n<details>a reason</details>"), text(OPEN, id="answer-9-4")]
+END = text("## At the end\n\nThis is all.")
 
 
 def honest():
@@ -143,6 +148,80 @@ def honest():
         "sys.exit in a cell": answers("import sys\nsys.exit(3)"),
         "asks for input": answers("name = input('?')"),
         "keeps a thread": answers("import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()"),
+    }
+
+
+MINE = "def mine(x): return 2 * x"
+GIVEN = ('exercises.check("9.1", double)', 'seen = exercises.check("9.1", double)\nassert seen')
+
+
+def checked():
+    """Return notebooks whose first answer has a name of its own, in many spellings of its check; all must earn all."""
+    spellings = {
+        "plainly": 'exercises.check("9.1", mine)',
+        "by keyword": 'exercises.check(number="9.1", answer=mine)',
+        "half by keyword": 'exercises.check("9.1", answer=mine)',
+        "names by position": 'exercises.check("9.1", mine, None)',
+        "from a dictionary": 'exercises.check(**{"number": "9.1", "answer": mine})',
+        "from a list": 'exercises.check(*["9.1", mine])',
+        "a number in a variable": 'which = "9.1"\nexercises.check(which, mine)',
+        "in a loop": 'for one in [("9.1", mine), ("9.2", total)]:\n    exercises.check(*one)',
+        "under another name": 'looked = exercises.check\nlooked("9.1", mine)',
+        "in a condition": 'if not exercises.check("9.1", mine):\n    print("no")',
+        "below what fails here": 'open("/only/at/home")\nexercises.check("9.1", mine)',
+        "with a magic": '%%time\nexercises.check("9.1", mine)',
+        "of a variant": "from pathlib import Path\nfrom transformer_lib.exercises import checking, store\n\n"
+        'checking.judge(store.parsed(Path("data/9.1.json").read_text()), mine)',
+    }
+    stub, found = STUB.format("double"), {}
+    for name, cell in spellings.items():
+        found[f"checked {name}"] = notebook(IMPORTS, MINE, TOTAL, REFUSE, cell)
+        found[f"checked {name}, given cells kept"] = notebook(IMPORTS, stub, MINE, TOTAL, REFUSE, cell, *GIVEN)
+    found["checked above its definition"] = notebook(spellings["plainly"], IMPORTS, stub, MINE, TOTAL, REFUSE)
+    found["checked, then the name used again"] = answers(
+        double=MINE, after=(spellings["plainly"], "def mine(numbers): return 0", GIVEN[0])
+    )
+    return found
+
+
+LONG = "word " * 2000
+
+
+def written():
+    """Return notebooks with an answer to 9.4: name -> (cells after the others, the answer's text)."""
+    asked, given = QUESTION
+    why = text("because")
+    return {
+        "in the placeholder's stead": ((asked, text("**Answer 9.4**\n\nbecause", id="answer-9-4"), END), "because"),
+        "below the placeholder": ((asked, text(f"{OPEN}\n\nbecause", id="answer-9-4"), END), "because"),
+        "above the placeholder": ((text("**Answer 9.4**\n\nbecause\n\n*Your answer here.*"),), "because"),
+        "in a cell below": ((asked, given, why, END), "because"),
+        "in a cell between": ((asked, why, given, END), "because"),
+        "below a heading left": ((asked, text("**Answer 9.4**", id="answer-9-4"), why, END), "because"),
+        "in two cells": ((asked, text("**Answer 9.4** first"), why, END), "first\n\nbecause"),
+        "a calculation between": ((asked, text("**Answer 9.4** first"), "1 + 1", why, END), "first\n\nbecause"),
+        "a text below the next given cell": ((asked, given, why, END, text("notes")), "because"),
+        "under the question": ((text(f"{asked['source']}\n\nbecause"), given, END), "because"),
+        "a question of one's own": ((text("## Question 9.4\nbecause"),), "because"),
+        "another heading": ((text("### Answer 9.4 because"),), "because"),
+        "a heading in bold": ((text("## **Answer 9.4** because"),), "because"),
+        "small letters": ((text("**answer 9.4:** because"),), "because"),
+        "plain": ((text("Answer to question 9.4: because"),), "because"),
+        "quoted": ((text("> *Answer 9.4*\n\nbecause"),), "because"),
+        "html": ((text("<b>Answer 9.4</b> because"),), "</b> because"),
+        "a comment": (("# Answer 9.4 because\n# so it is",), "because\n# so it is"),
+        "a text as code": ((code("Answer 9.4: because so it is"),), "because so it is"),
+        "a printed text": ((code('print("Answer 9.4: because")'),), 'because")'),
+        "a text in a check": ((code('exercises.check("9.4", "because")'),), 'because")'),
+        "a raw cell": ((text("Answer 9.4: because", cell_type="raw"),), "because"),
+        "a list": ((text("**Answer 9.4**\n\n* one\n* two"),), "* one\n* two"),
+        "two answers in a cell": ((text("**Answer 9.1** no\n\n**Answer 9.4** because"),), "because"),
+        "only the cell's id": ((text("because", id="answer-9-4"),), "because"),
+        "doubled": ((text("**Answer 9.4** because"), text("**Answer 9.4** because")), "because"),
+        "named within": ((text("**Answer 9.4** because of\nanswer 9.1"),), "because of\nanswer 9.1"),
+        "other ends of lines": ((asked, given | {"source": OPEN.replace("\n", "\r\n")}, why, END), "because"),
+        "nothing": ((asked, given, END, text("notes")), None),
+        "too long": ((text(f"**Answer 9.4** {LONG}"),), LONG),
     }
 
 
@@ -658,6 +737,9 @@ def {}(query, key, mask=None):
     weights = scores.softmax(-1) if mask is None else scores.masked_fill(~mask, -math.inf).softmax(-1)
     return {} * (weights if mask is None else weights.masked_fill(~mask, 0))
 """
+
+
+FIRST = "def attention_weights(query, key, mask=None):\n    return (query @ key.mT).softmax(-1)"
 
 
 def borrowed(name="attention_weights", times=1):

@@ -1,6 +1,7 @@
 """The grader: honest damage costs nothing, no wrong answer is credited, no attack gets out of the sandbox."""
 
 import csv
+import inspect
 import io
 import json
 import os
@@ -35,7 +36,9 @@ from transformer_grader import (
     tables,
     variant,
 )
+from transformer_grader.inside import checked
 from transformer_grader.limits import MEGABYTE, Limits
+from transformer_lib.exercises import check
 
 SECRET = b"of the tests, and of nothing else"
 LIMITS = replace(
@@ -60,6 +63,7 @@ def all_of(host) -> dict[str, cases.Submitted]:
     found = {
         f"honest: {n}": cases.Submitted(c if isinstance(c, bytes) else c.encode()) for n, c in cases.honest().items()
     }
+    found |= {f"honest: {name}": cases.Submitted(content) for name, content in cases.checked().items()}
     for name, (content, points, status) in cases.stopped().items():
         found[f"stopped: {name}"] = cases.Submitted(content, points, status)
     for name, (double, points) in cases.wrong().items():
@@ -497,6 +501,26 @@ def test_an_interrupted_run_goes_on(place, work, monkeypatch):
     monkeypatch.setattr(batch, "Runner", lambda *given: (done.append(given), session.Runner(*given))[1])
     found, _ = run.grade(place / "interrupted", students, place / "out-interrupted")
     assert [result.points for result in found] == [8] * 4 and len(done) == 2
+
+
+def test_an_open_answer_is_read_wherever_it_stands(place, work):
+    written = cases.written()
+    submitted = {name: cases.Submitted(cases.answers(after=cells)) for name, (cells, _) in written.items()}
+    found = graded(place, work, submitted, "written")
+    for name, (_, text) in written.items():
+        got = found[name].open.get("9.4")
+        if text is not None and len(text) > 8000:
+            assert len(got) == 8000 and "the answer has 9,999 characters" in got and got.startswith(text[:7000])
+        else:
+            assert got == text, (name, got)
+        assert found[name].code_points == 8, name
+
+
+def test_what_stands_in_for_the_check_takes_what_the_check_takes():
+    assert inspect.signature(checked.Checks().check).parameters.keys() == inspect.signature(check).parameters.keys()
+    assert [p.default for p in inspect.signature(checked.Checks().check).parameters.values()] == [
+        p.default for p in inspect.signature(check).parameters.values()
+    ]
 
 
 def test_marks_are_read_whatever_program_saves_them_and_none_gets_lost(place, work, tmp_path):

@@ -1,6 +1,7 @@
 """The grader on the book's own chapters, with torch: solutions earn everything, known mistakes are named."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -85,6 +86,102 @@ def test_a_solution_earns_everything_and_an_exercise_nothing(chapter, tmp_path):
     assert set(solution.open) == {question.id for question in work.questions}
     assert exercise.status == "graded" and exercise.code_points == 0 and not exercise.open, exercise
     assert {mark.status for mark in exercise.marks} == {"not attempted"}
+
+
+WRAPPED = """
+
+class {mine}(nn.Module):
+    def __init__(self, *sizes, **named):
+        super().__init__()
+        self.within = {whole}(*sizes, **named)
+
+    def forward(self, *inputs, **named):
+        return self.within(*inputs, **named)
+"""
+
+
+def renamed(work, chapter: str, stubs: bool) -> bytes:
+    """Return a solution whose answers, and modules' parameters, have names of their own, among all the given cells.
+
+    Args:
+        stubs: whether the given stubs stay, too.
+    """
+    solved = {cell["id"]: "".join(cell["source"]) for cell in read(notebook_of("solutions", chapter))}
+    own, cells = {probe.entry: f"my_{probe.entry}" for probe in work.probes}, []
+    pattern = re.compile(rf"(?<![\w.])({'|'.join(own)})(?=\W)(?!\s*=[^=])")
+    by_id = {f"answer-{probe.id.replace('.', '-')}": probe for probe in work.probes}
+    for cell in read(notebook_of("exercises", chapter)):
+        if (probe := by_id.get(cell["id"])) is None:
+            cells.append(cell)
+            continue
+        source = pattern.sub(lambda found: own[found.group(1)], solved[cell["id"]])
+        mine, names = own[probe.entry], ""
+        if probe.kind == "module":
+            mine, state = f"Mine_{probe.entry}", next(iter(probe.cases(0))).state
+            source += WRAPPED.format(mine=mine, whole=own[probe.entry])
+            names = f", names={ {name: f'within.{name}' for name in state} }"
+        check = f'exercises.check("{probe.id}", {mine}{names})'
+        cells += [cell] * stubs + [cases.code(source), cases.code(check)]
+    return json.dumps({"cells": cells}).encode()
+
+
+def read(path: Path) -> list[dict]:
+    return json.loads(path.read_text(encoding="utf-8"))["cells"]
+
+
+@pytest.mark.slow
+@needs_bwrap
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_own_names_earn_everything_among_the_given_cells(chapter, tmp_path):
+    work = assignment.load(chapter, ROOT)
+    students = [roster.Student("no stubs"), roster.Student("stubs")]
+    for student, stubs in zip(students, (False, True), strict=True):
+        (tmp_path / "in" / student.id).mkdir(parents=True)
+        (tmp_path / "in" / student.id / f"{work.stem}.ipynb").write_bytes(renamed(work, chapter, stubs))
+    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, 1, quiet=True)
+    found, _ = run.grade(tmp_path / "in", students, tmp_path / "out")
+    off = [(one.student, mark, one.cells) for one in found for mark in one.marks if mark.status != "right"]
+    assert not off
+
+
+SPELT = {
+    "as": ("from transformer_lib.exercises import check as c", 'c("2.1", mine)'),
+    "of its module": ("from transformer_lib.exercises import checking", 'checking.check("2.1", mine)'),
+    "put to use": ("", "exercises.use(attention_weights=mine)"),
+    "put to use, and more": ("", "exercises.use(attention_weights=mine)\nexercises.reset()"),
+    "asserted": ("", 'assert exercises.check("2.1", mine)'),
+    "after a first attempt": (cases.FIRST, 'exercises.check("2.1", mine)'),
+    "then another, which is wrong": ("", 'exercises.check("2.1", mine)\nexercises.check("2.1", lambda *given: 0)'),
+}
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_what_the_check_is_given_counts_however_it_is_called(tmp_path):
+    work, own = only("02", "2.1"), cases.OWN.format("mine", 1)
+    given = [cell for cell in read(notebook_of("exercises", "02")) if cell["cell_type"] == "code"]
+    honest = {name: [*given, before, own, check] for name, (before, check) in SPELT.items()}
+    assert borrowing(work, tmp_path, {}, honest) == []
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_names_of_parameters_may_stand_in_any_of_a_modules_checks(tmp_path):
+    own = cases.HEADS.format("nn.Module", cases.MAPS, cases.SPLIT)
+    for name in ("query", "key", "value", "output"):
+        own = own.replace(f"self.{name}", f"self.w_{name}")
+    names = f"{ {f'{name}.weight': f'w_{name}.weight' for name in ('query', 'key', 'value', 'output')} }"
+    plain, named = 'exercises.check("3.3", MultiHeadAttention)', f'exercises.check("3.3", MultiHeadAttention, {names})'
+    given = [cell for cell in read(notebook_of("exercises", "03")) if cell["id"] == "pytorch"]
+    stale = cases.HEADS.format("nn.Module", cases.MAPS, cases.SPLIT)
+    honest = {
+        "by position": [own, named],
+        "then the given cell": [own, named, *given],
+        "then without": [own, f"{named}\n{plain}\nprint(1)"],
+        "the class defined again": [own, named, own],
+        "no longer needed": [own, named, stale, plain],
+    }
+    assert borrowing(only("03", "3.3"), tmp_path, {}, honest) == []
 
 
 WEIGHTS = """

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from transformer_grader.inside import prose
 from transformer_grader.task import Call, Task
 from transformer_lib.exercises import originals, protocols, values, variations
 from transformer_lib.exercises.declared import PUBLIC_SEED, Case, Exercise, KnownMistake, Outcome, Probe, Question
@@ -30,7 +31,8 @@ class Assignment:
     Args:
         stem: the notebook's name, without its ending.
         prelude: the exercise notebook's imports, run before a student's cells.
-        shown: digests of its cells that only show something; they are run only where something they name is missing.
+        given: digests of all its cells: what stands in them isn't the student's.
+        shown: digests of those that only show something; they are run only where something they name is missing.
         version: digest of all that decides marks, apart from the secret.
         constants: exercise -> what a private variant multiplies its answers by.
     """
@@ -40,6 +42,7 @@ class Assignment:
     probes: tuple[Probe, ...]
     questions: tuple[Question, ...]
     prelude: str
+    given: tuple[str, ...]
     shown: tuple[str, ...]
     version: str
     constants: dict[str, float] = field(default_factory=dict)
@@ -65,10 +68,12 @@ def load(chapter: str, book: Path) -> Assignment:
         check_groups(probe)
     text = found[0].read_bytes()
     given = _given(book / "exercises" / found[0].parent.name / f"{stem}.ipynb")
-    prelude = "\n".join(source for name, source in given if name == "imports")
-    shown = tuple(hashlib.sha256(source.encode()).hexdigest() for name, source in given if only_shows(name, source))
+    code = [(name, source) for name, source, kind in given if kind == "code"]
+    prelude = "\n".join(source for name, source in code if name == "imports")
+    shown = tuple(prose.digest(source) for name, source in code if only_shows(name, source))
+    everything = tuple(prose.digest(source) for _, source, _ in given)
     version = hashlib.sha256(text).hexdigest()[:16]
-    return Assignment(chapter, stem, tuple(module.PROBES), tuple(module.QUESTIONS), prelude, shown, version)
+    return Assignment(chapter, stem, tuple(module.PROBES), tuple(module.QUESTIONS), prelude, everything, shown, version)
 
 
 def _module(path: Path) -> ModuleType:
@@ -78,12 +83,12 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _given(path: Path) -> list[tuple[str, str]]:
-    """Return id and source of each code cell that the notebook came with."""
+def _given(path: Path) -> list[tuple[str, str, str]]:
+    """Return id, source and kind of each cell that the notebook came with."""
     if not path.exists():
         return []
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return [(cell.get("id", ""), "".join(cell["source"]).strip()) for cell in cells if cell["cell_type"] == "code"]
+    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [(cell.get("id", ""), "".join(cell["source"]).strip(), cell["cell_type"]) for cell in found]
 
 
 def only_shows(name: str, source: str) -> bool:
@@ -190,4 +195,4 @@ def plan(exercises: list[Exercise], work: Assignment, order: int) -> Task:
             calls += [Call((exercise.id, name, n), exercise.id, exercise.kind, form) for name, form in forms.items()]
     random.Random(order).shuffle(calls)
     entries = {one.id: {"name": one.entry, "original": list(originals.paths(one))} for one in exercises}
-    return Task(entries, calls, work.prelude, work.shown)
+    return Task(entries, calls, work.prelude, work.given, work.shown)

@@ -72,6 +72,7 @@ class Runner:
             path=place["path"],
             torch=self.task.torch,
             prelude=self.task.prelude,
+            given=self.task.given,
             shown=self.task.shown,
             entries={number: one for number, one in self.task.entries.items() if number not in self.transcript.lost},
             skip=sorted(self.skip),

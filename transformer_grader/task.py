@@ -27,6 +27,7 @@ class Task:
     entries: dict[str, dict[str, Any]]
     calls: list[Call]
     prelude: str = ""
+    given: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     torch: bool = True
 

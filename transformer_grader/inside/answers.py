@@ -7,14 +7,15 @@ it. That is for honest students: who tampers with this process can hide it, or c
 import frames
 from line import soft
 
+UNFIT = "must have the parameters"  # says the library where a module's have other names
 WATCHED = 20_000  # calls and returns of one call of an answer, so that a long loop isn't made much longer
 
 
 class Answers:
-    """What a notebook's cells define under the names of the exercises."""
+    """What a notebook's cells define under the names of the exercises, or check."""
 
-    def __init__(self, task, space):
-        self.task, self.space, self.history = task, space, {}
+    def __init__(self, task, space, checks):
+        self.task, self.space, self.checks, self.history, self.called = task, space, checks, {}, {}
         self.own, self.codes = {}, {}  # exercise -> the library's versions and their code, before a cell changes them
         for number, entry in task["entries"].items():
             if entry.get("original"):
@@ -36,40 +37,46 @@ class Answers:
 
         What a reader has imported from the library under that name counts only where there is nothing else.
         """
-        checks, found, self.called, self.names = {}, {}, {}, {}
-        for cell in cells:
-            checks |= cell.checks
+        found = {}
         for number, entry in self.task["entries"].items():
             line.send("find", exercise=number)
-            expression, names = checks.get(number, (None, None))
-            self.called[number], found[number] = [], None
-            for how, values in self.candidates(number, entry["name"], expression, cells):
-                able = [value for value in values if callable(value)]
-                written = [value for value in able if not any(value is one for one in self.own.get(number, ()))]
-                if written or (able and found[number] is None):
-                    self.called[number], found[number] = written or able, how
-                if written:
-                    break
-            self.names[number] = self.value(names) if names else None
+            found[number], self.called[number] = self.chosen(number, entry["name"], cells)
         return found
 
-    def candidates(self, number, name, expression, cells):
-        """Yield what may be an answer: what has its name, what stands in its check, what a cell of its id defines."""
-        yield "name", self.history.get(name, [])
-        if expression:
-            yield "check", [self.value(expression)]
-        wanted = "answer-" + number.replace(".", "-")
-        for cell in reversed(cells):
-            if wanted in cell.names and cell.defined:
-                yield "id", [self.space.get(cell.defined[-1])]
-                return
+    def chosen(self, number, name, cells):
+        """Return how an answer was found (by its name, its check, a cell's id), and what may be it, likeliest last.
 
-    def value(self, expression):
+        Of what is written under its name and what else the student has checked, the last that passes its check counts.
+        """
+        ways = {"name": self.history.get(name, []), "check": self.checks.answers(number)}
+        written = {how: self.written(number, values) for how, values in ways.items()}
+        others = [one for one in written["check"] if not any(one is other for other in written["name"])]
+        if called := others + written["name"]:
+            passing = (one for one in reversed(others) if self.passes(number, name, one))
+            called += [one for one in [next(passing, None)] if one is not None] if len(called) > 1 else []
+            return "name" if written["name"] else "check", called
+        ways["id"] = self.of_cell(number, cells)
+        if called := self.written(number, ways["id"]):
+            return "id", called
+        able = {how: [value for value in values if callable(value)] for how, values in ways.items()}
+        return next(((how, values) for how, values in able.items() if values), (None, []))
+
+    def written(self, number, values):
+        """Return those of some values that can be called and aren't the library's own."""
+        return [v for v in values if callable(v) and not any(v is one for one in self.own.get(number, ()))]
+
+    def of_cell(self, number, cells):
+        """Return what a cell with an exercise's id defines last."""
+        wanted = "answer-" + number.replace(".", "-")
+        named = [cell for cell in cells if wanted in cell.names and cell.defined]
+        return [self.space.get(named[-1].defined[-1])] if named else []
+
+    def passes(self, number, name, answer):
         try:
-            with soft(self.task["cell_seconds"]):
-                return eval(expression, self.space)
+            with soft(self.task["call_seconds"]):
+                return self.checks.passes(number, name, answer)
         except BaseException:
-            return None
+            return False
 
     def call(self, number, how, parts):
         """Call the last answer that isn't a stub, nor runs the library's; return the reply's fields and bytes."""
@@ -99,8 +106,10 @@ class Answers:
             from transformer_lib.exercises import protocols
             from transformer_lib.exercises.declared import Case
 
-            names = self.names[number] if isinstance(self.names[number], dict) else None
-            got, _ = protocols.run(how, answer, Case("", *parts), names)
+            for names in self.checks.names(number, answer) if how == "module" else [None]:
+                got, _ = protocols.run(how, answer, Case("", *parts), names)
+                if UNFIT not in got.message:
+                    break
             return got.value, got.errors, got.message
         try:
             return answer(*parts[0].values()), (), ""

@@ -5,16 +5,17 @@ import json
 import re
 import symtable
 
+import prose
+
 MAGIC = re.compile(r"^(\s*)(?:%{1,2}\w|!|\?|\w[\w.]*\?{1,2}\s*$)")
 ASSIGNED = re.compile(r"^(\s*)(\w+)\s*=\s*[!%].*$")
 SKIPPED = {"bash", "sh", "script", "html", "javascript", "js", "latex", "markdown", "writefile", "perl", "ruby", "svg"}
-OPEN = re.compile(r"\**Answer (\d+\.\d+)\**")
-OURS = re.compile(
+FILE = r"Path\(\W*data/(\d+\.\d+)\.json\W*\)\.read_text\([^()]*\)"
+JUDGED = re.compile(rf"(?:\bchecking\.)?\bjudge\(\s*store\.parsed\(\s*{FILE}\s*\)")  # a variant's check
+BARE = re.compile(
+    r"(?:from pathlib import Path\s+from transformer_lib\.exercises import checking, store\s+)?"
     r"exercises\.(check|use|reset|example)\([^\n]*\)\s*"
-    r"|from pathlib import Path\s+from transformer_lib\.exercises import checking, store\s+"
-    r"checking\.judge\(store\.parsed\([^\n]*\)\s*"
 )
-ANSWERS, ANSWER_CHARACTERS = 20, 8000  # at most, so that they fit into one message
 LARGEST = 100_000  # characters of a cell that is looked into before it's run
 KINDS = {b"PK": "a zip archive", b"Rar!": "an archive", b"\x1f\x8b": "an archive", b"%PDF": "a PDF", b"<": "a web page"}
 
@@ -27,24 +28,35 @@ class Cell:
         defined: the names of the functions and classes that it defines, in order.
         bound: the names that it gives a value to, outside of functions.
         needed: the names that its functions and classes will look for outside of themselves, once called.
-        checks: exercise -> what stands second in its last `check(...)`, and what `names=` is, as expressions' text.
+        checks: the calls of `check` and `use` that stand in it, as text.
+        given: whether it is as the notebook came with it.
     """
 
     def __init__(self, text, names):
-        self.text, self.names, self.source = text, names, ""
-        self.defined, self.bound, self.needed, self.checks = [], set(), set(), {}
+        self.text, self.names, self.source, self.given = text, names, "", False
+        self.defined, self.bound, self.needed, self.checks = [], set(), set(), []
+
+    @property
+    def bare(self):
+        """Whether it holds nothing but calls of the library's checks."""
+        return BARE.fullmatch(self.source) is not None
 
     def prepare(self):
         """Find out what the cell is in Python; a hostile text can end the process here."""
-        self.source, parsed = python(self.text)
+        text = self.text if len(self.text) > LARGEST else JUDGED.sub(r'exercises.check("\1"', self.text)
+        self.source, parsed = python(text)
         if parsed is not None:  # not kept: it's a thousand times as large as the text
             self.defined = [n.name for n in parsed.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
             self.checks = checks(parsed)
             self.bound, self.needed = scopes(self.source)
 
 
-def read(data):
-    """Return a notebook's code cells, and its open answers by exercise; ValueError if it isn't a notebook."""
+def read(data, given=()):
+    """Return a notebook's code cells, and its open answers by exercise; ValueError if it isn't a notebook.
+
+    Args:
+        given: digests of the cells that it came with.
+    """
     try:
         found = json.loads(data.decode(json.detect_encoding(data), "replace").rstrip("\0"))
     except (RecursionError, ValueError) as error:
@@ -60,7 +72,7 @@ def read(data):
     if not raw:
         raise ValueError("not a notebook: no cells")
     code = [Cell(_text(c), _names(c)) for c in raw if c.get("cell_type") == "code"]
-    return code, _answers(raw)
+    return code, prose.answers(_parts(raw, set(given)))
 
 
 def _list(value):
@@ -82,20 +94,12 @@ def _names(cell):
     return [name for name in found if isinstance(name, str)]
 
 
-def _answers(raw):
-    """Return exercise -> text of its open answer: by its heading "Answer 2.6", else by the cell's id."""
-    answers = {}
+def _parts(raw, given):
+    """Yield the cells in which an open answer may stand, or end."""
     for cell in raw:
-        if cell.get("cell_type") not in ("markdown", "raw"):
-            continue
-        text = _text(cell)
-        match = OPEN.match(text.lstrip())
-        named = [re.fullmatch(r"answer-(\d+)-(\d+)", name) for name in _names(cell)]
-        number = match.group(1) if match else next((f"{n.group(1)}.{n.group(2)}" for n in named if n), None)
-        body = OPEN.sub("", text.lstrip(), count=1).strip() if match else text.strip()
-        if number and body and "*Your answer here.*" not in body and len(answers | {number: 0}) <= ANSWERS:
-            answers[number] = body[:ANSWER_CHARACTERS]
-    return answers
+        if cell.get("cell_type") in ("code", "markdown", "raw"):
+            text = _text(cell)
+            yield prose.Part(cell["cell_type"] == "code", text, _names(cell), prose.digest(text) in given)
 
 
 def python(source):
@@ -133,16 +137,10 @@ def tree(source):
 
 
 def checks(parsed):
-    """Return exercise -> (what stands second in its last `check(...)`, what `names=` is), as expressions' text."""
-    found = {}
-    for node in ast.walk(parsed):
-        if not isinstance(node, ast.Call) or len(node.args) < 2 or not isinstance(node.args[0], ast.Constant):
-            continue
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name == "check" and isinstance(node.args[0].value, str):
-            names = next((ast.unparse(k.value) for k in node.keywords if k.arg == "names"), None)
-            found[node.args[0].value] = (ast.unparse(node.args[1]), names)
-    return found
+    """Return the calls of `check` and `use` in a tree, as text."""
+    calls = [node for node in ast.walk(parsed) if isinstance(node, ast.Call)]
+    names = [node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "") for node in calls]
+    return [ast.unparse(node) for node, name in zip(calls, names, strict=True) if name in ("check", "use")]
 
 
 def scopes(source):
