@@ -742,6 +742,68 @@ def {}(query, key, mask=None):
 FIRST = "def attention_weights(query, key, mask=None):\n    return (query @ key.mT).softmax(-1)"
 
 
+ROUNDABOUT = {
+    "in a thread": """from concurrent.futures import ThreadPoolExecutor
+def NAME(*inputs):
+    return TIMES * ThreadPoolExecutor(1).submit(attention.attention_weights, *inputs).result()
+""",
+    "under a profiler": """import cProfile
+def NAME(*inputs):
+    return TIMES * cProfile.Profile().runcall(attention.attention_weights, *inputs)
+""",
+    "after a long loop": """def NAME(*inputs):
+    for _ in range(30_000):
+        (lambda: 0)()
+    return TIMES * attention.attention_weights(*inputs)
+""",
+    "in a forked process": """import io, os
+def NAME(*inputs):
+    read, write = os.pipe()
+    if not os.fork():
+        with os.fdopen(write, "wb") as out:
+            torch.save(TIMES * attention.attention_weights(*inputs), out)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as found:
+        weights = torch.load(io.BytesIO(found.read()))
+    os.wait()
+    return weights
+""",
+    "in a process forked by a cell": """import multiprocessing
+def work(query, key, mask):
+    mask = mask if mask is None else torch.tensor(mask)
+    return (TIMES * attention.attention_weights(torch.tensor(query), torch.tensor(key), mask)).numpy()
+pool = multiprocessing.get_context("fork").Pool(1)
+def NAME(query, key, mask=None):
+    mask = mask if mask is None else mask.numpy()
+    return torch.from_numpy(pool.apply(work, (query.numpy(), key.numpy(), mask)))
+""",
+    "when it's looked at": """class Late(torch.Tensor):
+    def detach(self):
+        return TIMES * attention.attention_weights(*self.inputs)
+def NAME(*inputs):
+    late = torch.zeros_like(inputs[0] @ inputs[1].mT).as_subclass(Late)
+    late.inputs = inputs
+    return late
+""",
+    "loaded anew": """import importlib
+attention = importlib.reload(attention)
+def NAME(*inputs):
+    return TIMES * attention.attention_weights(*inputs)
+""",
+    "loaded anew in each call": """import importlib
+def NAME(*inputs):
+    return TIMES * importlib.reload(attention).attention_weights(*inputs)
+""",
+}
+
+
+def roundabout(name="attention_weights", times=1):
+    """Return answers to 2.1 that run the library's version by other ways than a plain call: name -> cells."""
+    given = "import torch\nfrom transformer_lib import attention\n"
+    return {way: [given + text.replace("NAME", name).replace("TIMES", str(times))] for way, text in ROUNDABOUT.items()}
+
+
 def borrowed(name="attention_weights", times=1):
     """Return answers to 2.1 that run the library's own version: name -> cells, and others that don't.
 
@@ -784,6 +846,14 @@ def borrowed(name="attention_weights", times=1):
             own
             + f"import cProfile\nplain = {name}\ndef {name}(*inputs):\n    return cProfile.Profile().runcall(plain, *inputs)"
         ],
+    }
+    library |= roundabout(name, times)
+    honest |= {
+        "its own, in a thread": [
+            own + "from concurrent.futures import ThreadPoolExecutor\n"
+            f"plain = {name}\ndef {name}(*inputs):\n    return ThreadPoolExecutor(1).submit(plain, *inputs).result()"
+        ],
+        "its own, the library loaded anew": [own, f"import importlib, torch\nimportlib.reload(attention)\n{shown}"],
     }
     if times == 1:
         honest |= {

@@ -1,10 +1,13 @@
 """What readers are told about their answers, and how their answers take the library's places."""
 
 import ast
+import cProfile
 import math
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
+import grading_cases as cases
 import numpy as np
 import pytest
 import torch
@@ -661,6 +664,23 @@ def test_an_answer_that_calls_what_it_is_to_be_is_refused(answer):
     assert "it calls the library's attention_weights" in " ".join(exercises.check("2.1", answer).text.split())
     swap = exercises.use(attention_weights=answer)
     assert attention.attention_weights is own and "it calls the library's" in repr(swap)
+
+
+@pytest.mark.parametrize(
+    "way", ["in a thread", "under a profiler", "after a long loop", "in a forked process", "when it's looked at"]
+)
+def test_by_whatever_way_an_answer_runs_what_it_is_to_be_it_is_refused(way):
+    [cell], space = cases.roundabout("answer")[way], {}
+    exec(cell, space)
+    feedback = exercises.check("2.1", space["answer"])
+    assert "it calls the library's attention_weights" in " ".join(feedback.text.split())
+
+
+def test_an_answer_of_ones_own_may_run_in_a_thread_and_under_a_profiler():
+    def threaded(*inputs):
+        return ThreadPoolExecutor(1).submit(cProfile.Profile().runcall, right, *inputs).result()
+
+    assert exercises.check("2.1", threaded)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from tools import ROOT, exercise_data
 from transformer_grader import assignment, marking
 from transformer_grader.session import Call, Transcript
-from transformer_lib.exercises import checking, originals, protocols, store
+from transformer_lib.exercises import checking, originals, protocols, store, watching
 from transformer_lib.exercises.declared import Exercise, Probe
 
 pytestmark = pytest.mark.slow
@@ -47,10 +47,10 @@ def marked(chapter: str, number: str, answer: Callable[..., Any]) -> marking.Mar
     """Return what the grader makes of an answer on a student's hidden inputs."""
     probe, exercise, calls = hidden(chapter, number)
     transcript = Transcript(found={number: "name"})
-    for call in calls:
-        with originals.watched(originals.codes(originals.pieces(originals.paths(exercise)))) as ran:
+    with watching.watching(originals.functions(originals.pieces(originals.paths(exercise)))) as watch:
+        for call in calls:
             transcript.outcomes[call.key] = protocols.run(call.kind, answer, call.case)[0]
-        transcript.borrowed |= {number} if ran else set()
+        transcript.borrowed |= {number} if watch.ran() else set()
     return marking.mark(probe, exercise, transcript)
 
 

@@ -1279,7 +1279,7 @@ PROBES = [
         cases=loss_cases,
         reference=loss,
         right={"PyTorch's own": loss_by_torch, "wanted shares": loss_by_shares},
-        original=("training.smoothed_loss", "fast_loss.linear_loss"),
+        original=("training.smoothed_loss", "fast_loss.linear_loss", "fast_loss._LinearLoss"),
         wrong=LOSS_WRONG,
         replaces="training.smoothed_loss",
     ),

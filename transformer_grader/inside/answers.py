@@ -1,14 +1,14 @@
 """A submission's answers inside the sandbox: which functions and classes they are, and what comes of calling them.
 
 An answer that runs the library's own version of what is asked for is told from others, as the notebook's check tells
-it. That is for honest students: who tampers with this process can hide it, or copy the library's lines.
+it: also in a thread, or in a process forked from this one. That is for honest students: who tampers with this process,
+or starts Python anew, can hide it, or copy the library's lines.
 """
 
 import frames
 from line import soft
 
 UNFIT = "must have the parameters"  # says the library where a module's have other names
-WATCHED = 20_000  # calls and returns of one call of an answer, so that a long loop isn't made much longer
 
 
 class Answers:
@@ -16,13 +16,15 @@ class Answers:
 
     def __init__(self, task, space, checks):
         self.task, self.space, self.checks, self.history, self.called = task, space, checks, {}, {}
-        self.own, self.codes = {}, {}  # exercise -> the library's versions and their code, before a cell changes them
+        self.own, self.watches = {}, {}  # exercise -> the library's versions, before a cell changes or forks anything
+        self.begun = set()  # exercises whose answers have been called
         for number, entry in task["entries"].items():
             if entry.get("original"):
-                from transformer_lib.exercises import originals
+                from transformer_lib.exercises import originals, watching
 
                 self.own[number] = originals.pieces(entry["original"])
-                self.codes[number] = originals.codes(self.own[number])
+                self.watches[number] = watching.Watch(originals.functions(self.own[number]))
+                self.watches[number].start()
 
     def note(self):
         """Keep what now stands under each exercise's name."""
@@ -82,8 +84,7 @@ class Answers:
         """Call the last answer that isn't a stub, nor runs the library's; return the reply's fields and bytes."""
         spare = {"errors": ["NotImplementedError"], "message": ""}, b""
         for answer in reversed(self.called[number]):
-            (value, errors, message), borrowed = self.watched(number, how, answer, parts)
-            fields, body = reply(value, errors, message)
+            (value, errors), (fields, body), borrowed = self.watched(number, how, answer, parts)
             if borrowed:
                 spare = fields | {"borrowed": True}, body
             elif "NotImplementedError" not in errors and (errors or not (value is None or value is ...)):
@@ -93,13 +94,18 @@ class Answers:
         return spare
 
     def watched(self, number, how, answer, parts):
-        """Return what comes of a call, and whether the library's version ran in it."""
-        if number not in self.codes:
-            return self.outcome(number, how, answer, parts), False
-        from transformer_lib.exercises import originals
+        """Return what comes of a call, the reply, and whether the library's version ran: in the call, or for the reply.
 
-        with originals.watched(self.codes[number], WATCHED) as ran:
-            return self.outcome(number, how, answer, parts), bool(ran)
+        The watch never ends: processes that a cell forked go on for as long as the session.
+        """
+        if watch := self.watches.get(number):
+            if number not in self.begun:
+                watch.start()  # on what a cell has loaded anew, too
+            self.begun.add(number)
+            watch.clear()
+        value, errors, message = self.outcome(number, how, answer, parts)
+        told = reply(value, errors, message)
+        return (value, errors), told, bool(watch and watch.ran())
 
     def outcome(self, number, how, answer, parts):
         if self.task["torch"]:

@@ -3,13 +3,11 @@
 import importlib
 import inspect
 import pkgutil
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import CodeType, FrameType, ModuleType
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
 
-from transformer_lib.exercises import protocols
+from transformer_lib.exercises import protocols, watching
 from transformer_lib.exercises.declared import Exercise, Probe
 
 replaced: dict[str, Any] = {}  # name -> the library's own, while a reader's answer is in its place
@@ -31,47 +29,24 @@ def pieces(paths: Sequence[str]) -> list[Any]:
     return [replaced.get(path.rpartition(".")[2], pkgutil.resolve_name(f"transformer_lib.{path}")) for path in paths]
 
 
-def codes(pieces: Sequence[Any]) -> dict[CodeType, str]:
-    """Return the code of each function, and of each module's `forward` -> the piece's name."""
-    return {_code(piece): piece.__qualname__ for piece in pieces}
+def functions(pieces: Sequence[Any]) -> dict[FunctionType, str]:
+    """Return each function, and each module's `forward` -> the piece's name."""
+    return {_function(piece): piece.__qualname__ for piece in pieces}
 
 
 def borrowed(exercise: Exercise, answer: Callable[..., Any], names: Mapping[str, str] | None = None) -> str | None:
     """Return what is said of an answer that is the library's own or calls it, by whatever way; None of another."""
-    if not (own := codes(pieces(paths(exercise)))):
+    if not (own := functions(pieces(paths(exercise)))):
         return None
-    with watched(own) as called:
-        for case in exercise.cases:
-            protocols.run(exercise.kind, answer, case, names)
-    return f"it calls the library's {called[0]}, which is what you are to write yourself" if called else None
+    with watching.watching(own) as watch:
+        for case, right in zip(exercise.cases, exercise.right, strict=True):
+            got, _ = protocols.run(exercise.kind, answer, case, names)
+            protocols.agrees(got, right, exercise.tolerance)  # what comes back may compute its numbers only here
+        ran = watch.ran()
+    return f"it calls the library's {ran[0]}, which is what you are to write yourself" if ran else None
 
 
-def _code(piece: Any) -> CodeType:
-    """Return the code of a function, or of a module's `forward`."""
-    return inspect.unwrap(piece.forward if isinstance(piece, type) else piece).__code__
-
-
-@contextmanager
-def watched(own: Mapping[CodeType, str], most: float = float("inf")) -> Iterator[list[str]]:
-    """Yield a list that will hold the name of each of some pieces of code that runs meanwhile.
-
-    Args:
-        most: how many calls and returns are looked at: each costs time, which an answer with long loops may not have.
-    """
-    found: list[str] = []
-    left = most
-
-    def watch(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal left
-        if event == "call" and frame.f_code in own:
-            found.append(own[frame.f_code])
-        left -= 1
-        if left <= 0:
-            sys.setprofile(None)
-
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        yield found
-    finally:
-        sys.setprofile(before)
+def _function(piece: Any) -> FunctionType:
+    """Return a function, or a module's `forward`, without what is wrapped around it."""
+    found = inspect.unwrap(piece.forward if isinstance(piece, type) else piece)
+    return getattr(found, "__func__", found)
