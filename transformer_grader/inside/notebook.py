@@ -5,17 +5,10 @@ import json
 import re
 import symtable
 
-MAGIC = re.compile(r"^(\s*)(?:%{1,2}\w|!|\?|\w[\w.]*\?{1,2}\s*$)")
-ASSIGNED = re.compile(r"^(\s*)(\w+)\s*=\s*[!%].*$")
-SKIPPED = {"bash", "sh", "script", "html", "javascript", "js", "latex", "markdown", "writefile", "perl", "ruby", "svg"}
+from translate import checked, only_ours, python
+
 OPEN = re.compile(r"\**Answer (\d+\.\d+)\**")
-OURS = re.compile(
-    r"exercises\.(check|use|reset|example)\([^\n]*\)\s*"
-    r"|from pathlib import Path\s+from transformer_lib\.exercises import checking, store\s+"
-    r"checking\.judge\(store\.parsed\([^\n]*\)\s*"
-)
 ANSWERS, ANSWER_CHARACTERS = 20, 8000  # at most, so that they fit into one message
-LARGEST = 100_000  # characters of a cell that is looked into before it's run
 KINDS = {b"PK": "a zip archive", b"Rar!": "an archive", b"\x1f\x8b": "an archive", b"%PDF": "a PDF", b"<": "a web page"}
 
 
@@ -28,11 +21,14 @@ class Cell:
         bound: the names that it gives a value to, outside of functions.
         needed: the names that its functions and classes will look for outside of themselves, once called.
         checks: exercise -> what stands second in its last `check(...)`, and what `names=` is, as expressions' text.
+        checked: the exercises and the names that stand in its checks.
+        ours: whether it does nothing but check, or call another function of the exercises' own.
     """
 
     def __init__(self, text, names):
         self.text, self.names, self.source = text, names, ""
         self.defined, self.bound, self.needed, self.checks = [], set(), set(), {}
+        self.checked, self.ours = set(), False
 
     def prepare(self):
         """Find out what the cell is in Python; a hostile text can end the process here."""
@@ -40,6 +36,7 @@ class Cell:
         if parsed is not None:  # not kept: it's a thousand times as large as the text
             self.defined = [n.name for n in parsed.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
             self.checks = checks(parsed)
+            self.checked, self.ours = checked(parsed), only_ours(parsed)
             self.bound, self.needed = scopes(self.source)
 
 
@@ -96,40 +93,6 @@ def _answers(raw):
         if number and body and "*Your answer here.*" not in body and len(answers | {number: 0}) <= ANSWERS:
             answers[number] = body[:ANSWER_CHARACTERS]
     return answers
-
-
-def python(source):
-    """Return a cell's source with magics and shell lines made harmless, unchanged where it is Python; and its tree."""
-    if len(source) > LARGEST or (parsed := tree(source)) is not None:
-        return source, None if len(source) > LARGEST else parsed
-    lines = source.split("\n")
-    first = next((n for n, line in enumerate(lines) if line.strip()), 0)
-    if lines[first].startswith("%%"):
-        if lines[first][2:].split(" ")[0].strip() in SKIPPED:
-            return "", None
-        lines[first] = ""
-    source = "\n".join(_without_magics(lines))
-    return source, tree(source)
-
-
-def _without_magics(lines):
-    """Yield lines in which magics do nothing, and neither do the lines on which they go on."""
-    goes_on = False
-    for line in lines:
-        match = MAGIC.match(line)
-        if goes_on or match or ASSIGNED.match(line):
-            yield "" if goes_on else match.group(1) + "pass" if match else ASSIGNED.sub(r"\1\2 = None", line)
-            goes_on = line.rstrip().endswith("\\")
-        else:
-            yield line
-
-
-def tree(source):
-    """Return a text's syntax tree, None if it has none."""
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def checks(parsed):
