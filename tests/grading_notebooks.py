@@ -4,7 +4,7 @@ Some use what only Jupyter and Colab understand, some give a name that an answer
 some have their cells in another order.
 """
 
-from grading_cases import DOUBLE, REFUSE, TOTAL, answers, notebook
+from grading_cases import DOUBLE, REFUSE, STUB, TOTAL, answers, notebook
 
 SCALED = "def double(x):\n    return scale * x"
 CHECK = "exercises.check('9.1', double)"
@@ -19,6 +19,7 @@ def rebound():
         "class Base:\n    pass\nclass double(Base):\n    def __new__(cls, x):\n        super(double, cls).__new__(cls)"
     )
     counted = "calls = 0\ndef double(x):\n    global calls\n    calls += 1\n    return 2 * x if calls else None"
+    doubled = "def total(numbers):\n    return sum(double(n) // 2 for n in numbers)"
     return {
         "a recursive answer's name": answers(total=deep, after=("total = 3",)),
         "a module's name": answers(double=whole, after=("math = 3",)),
@@ -49,6 +50,10 @@ def rebound():
             refuse=REFUSE.replace("n < 0", "low(n)"),
             after=("def low(n):\n    return False",),
         ),
+        "another answer, mended below": answers(
+            double="def double(x):\n    return 3 * x", total=doubled, after=("exercises.check('9.2', total)", DOUBLE)
+        ),
+        "another answer, a stub below": answers(total=doubled, after=(STUB.format("double"),)),
         "a counter": answers(double=counted, after=(CHECK, "print(double(3), calls)", "calls = -1")),
     }
 

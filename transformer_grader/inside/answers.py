@@ -39,6 +39,13 @@ class Answers:
                 if known:
                     self.past.keep(id(known[-1]))
 
+    def settle(self):
+        """Compare what was kept with what the names stand for after all cells."""
+        values = {number: self.space.get(entry["name"]) for number, entry in self.task["entries"].items()}
+        able = {number for number, value in values.items() if callable(value)}
+        own = {n for n in able if any(values[n] is one for one in self.own.get(n, ()))}
+        self.past.settle({self.task["entries"][number]["name"] for number in able - own})
+
     def find(self, cells, line):
         """Find each exercise's answer; return exercise -> how it was found, or None.
 

@@ -54,7 +54,7 @@ class Session:
             exec(self.task["prelude"], self.space)
         self.answers.past.names = set().union(*(cell.needed for cell in self.cells))
         self.in_order()
-        self.answers.past.settle()
+        self.answers.settle()
         self.line.send("ran", found=self.answers.find(self.cells, self.line))
 
     def in_order(self):

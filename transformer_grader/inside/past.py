@@ -28,17 +28,21 @@ class Past:
     def now(self, name):
         return self.space.get(name, vars(builtins).get(name, NOTHING))
 
-    def settle(self):
-        """Leave of each moment only what has another value by now, or none."""
+    def settle(self, written):
+        """Make each moment a list of what to restore: names that had another value, the best to try first.
+
+        Args:
+            written: names of answers whose last version is the student's own; the last version counts elsewhere, too.
+        """
         for moment, values in self.moments.items():
-            self.moments[moment] = {name: value for name, value in values.items() if self.now(name) is not value}
+            then = {name: value for name, value in values.items() if self.now(name) is not value}
+            others = {name: value for name, value in then.items() if name not in written}
+            some = [others, {}, then] if others else [{}, then]
+            self.moments[moment] = some[:-1] if len(others) == len(then) else some
 
     def views(self, *moments):
-        """Yield which names are to have another value when an answer is called: those of a moment, then none."""
-        then = next((self.moments[moment] for moment in moments if moment in self.moments), None)
-        if then:
-            yield then
-        yield {}
+        """Return what to restore when an answer is called, one after the other until the call leads to something."""
+        return next((self.moments[moment] for moment in moments if moment in self.moments), [{}])
 
     @contextlib.contextmanager
     def restored(self, then):
