@@ -858,6 +858,14 @@ def borrowed(name="attention_weights", times=1):
     if times == 1:
         honest |= {
             "imported below": [own, given],
+            "imported below, and it calls itself": [
+                own.replace(
+                    "    scores",
+                    "    if mask is None:\n        return attention_weights(query, key, EVERYTHING)\n    scores",
+                ),
+                "EVERYTHING = torch.ones(1, dtype=torch.bool)",
+                given,
+            ],
             "in the library's place": [own, f"import torch\nexercises.use(attention_weights={name})\n{shown}"],
             "put there by hand": [own, f"attention.attention_weights = {name}"],
         }
@@ -896,10 +904,14 @@ def borrowed_classes():
     honest = {
         "its own": HEADS.format("nn.Module", MAPS, SPLIT),
         "its parent's parts": HEADS.format("multi_head.MultiHeadAttention", "", SPLIT),
+        "its own name in it": HEADS.format(
+            "nn.Module", MAPS.replace("super()", "super(MultiHeadAttention, self)"), SPLIT
+        ),
         "its own, and the library's beside": HEADS.format("nn.Module", MAPS, SPLIT)
         + "multi_head.MultiHeadAttention(4, 2)(torch.ones(1, 2, 4), torch.ones(1, 2, 4))",
     }
-    return {n: [cell] for n, cell in library.items()}, {n: [cell] for n, cell in honest.items()}
+    given = {"its own name in it": [library["only imported"]]}
+    return {n: [c] for n, c in library.items()}, {n: [c, *given.get(n, ())] for n, c in honest.items()}
 
 
 def broken():

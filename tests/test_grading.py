@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import grading_cases as cases
+import grading_notebooks
 import pytest
 
 from transformer_grader import (
@@ -207,6 +208,23 @@ def test_a_second_run_gives_the_same_and_starts_no_sandbox(everything, place, mo
     monkeypatch.setattr(batch, "Runner", None)
     again, _ = run.grade(place / "submissions", students, place / "out-submissions")
     assert again == list(found.values())
+
+
+@pytest.mark.parametrize("kind", ["rebound", "in_jupyter", "in_another_order"])
+def test_what_runs_in_jupyter_earns_what_its_checks_say(kind, place, work):
+    submitted = {name: cases.Submitted(content) for name, content in getattr(grading_notebooks, kind)().items()}
+    found = graded(place, work, submitted, kind)
+    off = [(name, one.points, one.marks, one.cells) for name, one in found.items() if one.points != 8]
+    assert not off, "\n".join(map(str, off))
+
+
+def test_a_python_behind_a_link_is_found(place, work, monkeypatch):
+    (place / "linked").symlink_to(sys.prefix)
+    name = Path(sys.executable).relative_to(sys.prefix)
+    monkeypatch.setattr(sys, "prefix", str(place / "linked"))
+    monkeypatch.setattr(sys, "executable", str(place / "linked" / name))
+    found = graded(place, work, {"intact": cases.Submitted(cases.answers("import numpy"))}, "behind a link")
+    assert found["intact"].points == 8 and not found["intact"].cells
 
 
 def test_one_row_for_each_student_whatever_they_hand_in(place, work):

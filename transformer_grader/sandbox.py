@@ -78,7 +78,8 @@ def _walls() -> list[str]:
 
 def bound() -> list[str]:
     """Return the folders and files of the host that a sandbox can read, apart from the grader's own inside part."""
-    places = [*SYSTEM, *LINKER, sys.base_prefix, sys.prefix, str(LIBRARY)]
+    python = [form(prefix) for prefix in (sys.base_prefix, sys.prefix) for form in (str, os.path.realpath)]
+    places = [*SYSTEM, *LINKER, *python, str(LIBRARY)]
     return [place for place in dict.fromkeys(places) if os.path.exists(place)]
 
 
@@ -89,7 +90,7 @@ def _binds(limits: Limits) -> list[str]:
     for folder in sorted(parents - {"/", "/usr", "/tmp"} | {"/library"}):
         arguments += ["--perms", "0755", "--dir", folder]
     for place in bound():
-        link = os.path.islink(place)
+        link = os.path.islink(place) and place in (*SYSTEM, *LINKER)
         there = "/library/transformer_lib" if place == str(LIBRARY) else place
         arguments += ["--symlink", os.readlink(place), there] if link else ["--ro-bind", place, there]
     arguments += ["--ro-bind", str(INSIDE), "/grader", "--proc", "/proc", "--dev", "/dev", *writable, "/dev/shm"]

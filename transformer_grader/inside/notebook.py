@@ -6,17 +6,10 @@ import re
 import symtable
 
 import prose
+from translate import LARGEST, checked, only_ours, python
 
-MAGIC = re.compile(r"^(\s*)(?:%{1,2}\w|!|\?|\w[\w.]*\?{1,2}\s*$)")
-ASSIGNED = re.compile(r"^(\s*)(\w+)\s*=\s*[!%].*$")
-SKIPPED = {"bash", "sh", "script", "html", "javascript", "js", "latex", "markdown", "writefile", "perl", "ruby", "svg"}
 FILE = r"Path\(\W*data/(\d+\.\d+)\.json\W*\)\.read_text\([^()]*\)"
 JUDGED = re.compile(rf"(?:\bchecking\.)?\bjudge\(\s*store\.parsed\(\s*{FILE}\s*\)")  # a variant's check
-BARE = re.compile(
-    r"(?:from pathlib import Path\s+from transformer_lib\.exercises import checking, store\s+)?"
-    r"exercises\.(check|use|reset|example)\([^\n]*\)\s*"
-)
-LARGEST = 100_000  # characters of a cell that is looked into before it's run
 KINDS = {b"PK": "a zip archive", b"Rar!": "an archive", b"\x1f\x8b": "an archive", b"%PDF": "a PDF", b"<": "a web page"}
 
 
@@ -29,17 +22,15 @@ class Cell:
         bound: the names that it gives a value to, outside of functions.
         needed: the names that its functions and classes will look for outside of themselves, once called.
         checks: the calls of `check` and `use` that stand in it, as text.
+        checked: the exercises and the names that stand in its checks.
         given: whether it is as the notebook came with it.
+        ours: whether it does nothing but check, or call another function of the exercises' own.
     """
 
     def __init__(self, text, names):
-        self.text, self.names, self.source, self.given = text, names, "", False
-        self.defined, self.bound, self.needed, self.checks = [], set(), set(), []
-
-    @property
-    def bare(self):
-        """Whether it holds nothing but calls of the library's checks."""
-        return BARE.fullmatch(self.source) is not None
+        self.text, self.names, self.source = text, names, ""
+        self.defined, self.bound, self.needed, self.checks, self.checked = [], set(), set(), [], set()
+        self.given = self.ours = False
 
     def prepare(self):
         """Find out what the cell is in Python; a hostile text can end the process here."""
@@ -48,6 +39,7 @@ class Cell:
         if parsed is not None:  # not kept: it's a thousand times as large as the text
             self.defined = [n.name for n in parsed.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
             self.checks = checks(parsed)
+            self.checked, self.ours = checked(parsed), only_ours(parsed)
             self.bound, self.needed = scopes(self.source)
 
 
@@ -100,40 +92,6 @@ def _parts(raw, given):
         if cell.get("cell_type") in ("code", "markdown", "raw"):
             text = _text(cell)
             yield prose.Part(cell["cell_type"] == "code", text, _names(cell), prose.digest(text) in given)
-
-
-def python(source):
-    """Return a cell's source with magics and shell lines made harmless, unchanged where it is Python; and its tree."""
-    if len(source) > LARGEST or (parsed := tree(source)) is not None:
-        return source, None if len(source) > LARGEST else parsed
-    lines = source.split("\n")
-    first = next((n for n, line in enumerate(lines) if line.strip()), 0)
-    if lines[first].startswith("%%"):
-        if lines[first][2:].split(" ")[0].strip() in SKIPPED:
-            return "", None
-        lines[first] = ""
-    source = "\n".join(_without_magics(lines))
-    return source, tree(source)
-
-
-def _without_magics(lines):
-    """Yield lines in which magics do nothing, and neither do the lines on which they go on."""
-    goes_on = False
-    for line in lines:
-        match = MAGIC.match(line)
-        if goes_on or match or ASSIGNED.match(line):
-            yield "" if goes_on else match.group(1) + "pass" if match else ASSIGNED.sub(r"\1\2 = None", line)
-            goes_on = line.rstrip().endswith("\\")
-        else:
-            yield line
-
-
-def tree(source):
-    """Return a text's syntax tree, None if it has none."""
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def checks(parsed):
