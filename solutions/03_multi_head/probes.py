@@ -935,7 +935,7 @@ def count_cases(seed: int) -> list[Case]:
         case("heads don't divide the width, one pair", uneven, few, 1, True, (uneven, few)),
         case("wider heads than the model", few, few + 2, 1, False, (few, few + 2)),
         case("heads can't share evenly", heads * pick(g, 4, 12), heads, pairs, False, (heads, pairs)),
-        case("more pairs than heads", less * pick(g, 8, 16), less, more, True, (less, more)),
+        case("more pairs than heads", more * pick(g, 3, 8), less, more, True, (less, more)),
     ]
 
 
