@@ -509,6 +509,16 @@ class Cut(Affine):
         return super().forward(x).detach() + self.linear(x) * 0
 
 
+class CutInTraining(Affine):
+    def forward(self, x):
+        return self.linear(x.detach() if self.training else x)
+
+
+class Dropping(Affine):
+    def forward(self, x):
+        return super().forward(torch.nn.functional.dropout(x, 0.3, self.training))
+
+
 class Copied(Affine):
     def forward(self, x):
         return x @ self.linear.weight.data.T + self.linear.bias
@@ -516,11 +526,20 @@ class Copied(Affine):
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(Counting, "in a second call something else"), (Cut, "with gradients it raises"), (Copied, "with gradients")],
+    [
+        (Counting, "in a second call something else"),
+        (Cut, "with gradients it raises"),
+        (Copied, "with gradients"),
+        (CutInTraining, "isn't the slope of what it returns in training"),
+    ],
 )
 def test_a_module_must_do_the_same_again_and_pass_gradients_on(answer, said):
     feedback = checking.judge(module_exercise(), answer)
     assert feedback.status == "wrong" and said in " ".join(feedback.text.split()), feedback
+
+
+def test_a_module_may_drop_numbers_in_training():
+    assert checking.judge(module_exercise(), Dropping)
 
 
 def test_a_function_must_do_the_same_again():

@@ -1,5 +1,6 @@
 """The grader on the book's own chapters, with torch: solutions earn everything, known mistakes are named."""
 
+import builtins
 import json
 import re
 import shutil
@@ -11,10 +12,11 @@ import pytest
 import torch
 
 from tools import ROOT
-from transformer_grader import assignment, batch, marking, roster, sandbox, variant
+from transformer_grader import assignment, batch, cli, marking, recalled, roster, sandbox, variant
 from transformer_grader.limits import Limits
 from transformer_grader.task import Transcript
-from transformer_lib.exercises import checking, protocols, store
+from transformer_lib.exercises import checking, protocols, store, values
+from transformer_lib.exercises.declared import PUBLIC_SEED
 
 SECRET = b"of the tests, and of nothing else"
 CHAPTERS = sorted(
@@ -55,6 +57,87 @@ def test_hidden_inputs_tell_right_from_wrong_and_name_the_mistake(chapter, stude
             assert mark.points == round(mistake.fraction * probe.points, 2)
 
 
+FIXED = {"11.2"}  # whose refused inputs aren't drawn from the seed, so that their shapes are the public ones
+
+
+class Replay:
+    """An answer that holds the right outcomes of the public inputs, and else is mistaken."""
+
+    def __init__(self, probe, mistake, looks):
+        self.mistake, self.looks, self.public = mistake, looks, {}
+        for case in probe.cases(PUBLIC_SEED):
+            outcome = protocols.run(probe.kind, probe.reference, case)[0]
+            self.public.setdefault(looks(case.inputs.values()), outcome)
+
+    def __call__(self, *inputs):
+        if (known := self.public.get(self.looks(inputs))) is None:
+            return self.mistake(*inputs)
+        if known.errors:
+            raise getattr(builtins, known.errors[0])(f"{known.message} {' '.join(map(told, inputs))}")
+        return values.copied(known.value)
+
+
+def exact(inputs):
+    """Return all that inputs are; float64 counts as float32."""
+    return repr([x.float().tolist() if isinstance(x, torch.Tensor) else x for x in inputs])
+
+
+def shapes(inputs):
+    """Return what inputs are, but for the numbers of their tensors."""
+    return repr([(x.shape, x.dtype) if isinstance(x, torch.Tensor) else x for x in inputs])
+
+
+def told(value):
+    """Return whatever an error's text could be asked to say of a value."""
+    is_tensor = isinstance(value, torch.Tensor)
+    return f"{list(value.shape)} {value.dtype} {value.tolist()}" if is_tensor else f"{value} {type(value)}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chapter", CHAPTERS)
+@pytest.mark.parametrize("student", ["first", "second", "third"])
+def test_the_public_answers_and_a_known_mistake_earn_less_than_everything(chapter, student):
+    work, passed = assignment.load(chapter, ROOT), []
+    for probe in (probe for probe in work.probes if probe.kind != "module" and probe.id not in FIXED):
+        exercise = assignment.hidden(work, probe, SECRET, student)
+        task = assignment.plan([exercise], work, 0)
+        for mistake in probe.wrong:
+            for looks in (exact, shapes):
+                answer = Replay(probe, mistake.answer, looks)
+                mark = marking.mark(probe, exercise, transcript_of(exercise, task, answer))
+                passed += [(probe.id, mistake.name, looks.__name__)] * (mark.points >= probe.points)
+        passed += [(probe.id, name) for name in assignment.recallable(work, probe, SECRET, student)]
+    assert passed == []
+
+
+FEW = """
+def few(seed):
+    return [Case("fits", {"n": 2 + seed % 90}), Case("below zero", {"n": -3}, mentions=("-3",))]
+
+PROBES = [replace(PROBES[2], cases=few)]
+"""
+
+
+def test_a_probe_whose_errors_are_always_the_public_ones_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "solutions" / "09_toy").mkdir(parents=True)
+    source = "from dataclasses import replace\n" + cases.PROBES
+    monkeypatch.setattr(cli.probe, "trusted", lambda *given: None)
+    for text, named in ((source, False), (source + FEW, True)):
+        (tmp_path / "solutions" / "09_toy" / "probes.py").write_text(text)
+        assert cli.main(["check", "09", "--book", str(tmp_path)]) == 0
+        line = "9.3: a table of the public answers, and else this mistake, could earn all points: nothing refused."
+        assert (line in capsys.readouterr().out.splitlines()) == named
+
+
+def test_the_refused_names_of_layers_are_a_student_s_own():
+    work = only("01", "1.6")
+    own, public = (
+        {c.inputs["layer"] for c in some if "the name that came" in c.telling}
+        for some in (assignment.hidden(work, work.probes[0], SECRET, "first").cases, work.probes[0].cases(PUBLIC_SEED))
+    )
+    assert len(own) == 4 and len(own - public) >= 3
+
+
 def test_hidden_inputs_are_another_student_s_neither_nor_public():
     work = assignment.load("02", ROOT)
     probe = work.probes[0]
@@ -62,8 +145,8 @@ def test_hidden_inputs_are_another_student_s_neither_nor_public():
     first, again, second = (
         assignment.hidden(work, probe, SECRET, student).cases for student in ("first", "first", "second")
     )
-    assert assignment.unlike(list(first), public) and assignment.unlike(list(first), list(second))
-    assert not assignment.unlike(list(first), list(again))
+    assert recalled.unlike(list(first), public) and recalled.unlike(list(first), list(second))
+    assert not recalled.unlike(list(first), list(again))
     orders = [
         [c.key for c in assignment.plan([assignment.hidden(work, probe, SECRET, "first")], work, order).calls]
         for order in (1, 2)

@@ -14,12 +14,12 @@ from typing import Any
 
 from torch import Tensor
 
+from transformer_grader import recalled
 from transformer_grader.inside import prose
 from transformer_grader.task import Call, Task
-from transformer_lib.exercises import originals, protocols, values, variations
+from transformer_lib.exercises import originals, protocols, variations
 from transformer_lib.exercises.declared import PUBLIC_SEED, Case, Exercise, KnownMistake, Outcome, Probe, Question
 
-MARGIN = 20  # how many tolerances the right answer and a wrong one must lie apart somewhere
 NO_CONSTANT = "the variant's constant is missing"
 TRIES = 25  # seeds that are tried for that
 
@@ -35,6 +35,7 @@ class Assignment:
         shown: digests of those that only show something; they are run only where something they name is missing.
         version: digest of all that decides marks, apart from the secret.
         constants: exercise -> what a private variant multiplies its answers by.
+        private: whether it is such a variant, with public inputs of its own.
     """
 
     chapter: str
@@ -46,6 +47,7 @@ class Assignment:
     shown: tuple[str, ...]
     version: str
     constants: dict[str, float] = field(default_factory=dict)
+    private: bool = False
 
     @property
     def out_of(self) -> int:
@@ -115,21 +117,39 @@ def number(secret: bytes, *words: str) -> int:
 
 
 def hidden(work: Assignment, probe: Probe, secret: bytes, student: str) -> Exercise:
-    """Return an exercise's values for one student: the first seed whose inputs tell right from wrong."""
-    public, best = list(probe.cases(PUBLIC_SEED)), None
+    """Return an exercise's values for one student: the first seed whose inputs tell right from wrong.
+
+    Where no seed tells it from the public answers and a known mistake for the rest, `recallable` says so.
+    """
+    public, best, least = published(work, probe, secret), None, 0
     for attempt in range(TRIES):
         seed = number(secret, work.chapter, probe.id, student, str(attempt))
-        cases = list(probe.cases(seed))
-        if best is not None and not unlike(cases, public):
-            continue
-        exercise = built(probe, cases, work.constants.get(probe.id, 1.0))
-        if tells(exercise):
-            best = exercise
-            if unlike(cases, public):
-                return exercise
+        exercise = built(probe, list(probe.cases(seed)), work.constants.get(probe.id, 1.0))
+        if not (found := recalled.covered(exercise, public)):
+            return exercise
+        if recalled.tells(exercise) and (best is None or len(found) < least):
+            best, least = exercise, len(found)
     if best is None:
         raise ValueError(f"{probe.id}: none of {TRIES} seeds tells the right answer from every wrong one")
     return best
+
+
+def recallable(work: Assignment, probe: Probe, secret: bytes, student: str) -> list[str]:
+    """Return the known mistakes that would earn a student everything, together with a table of the public answers."""
+    return recalled.covered(hidden(work, probe, secret, student), published(work, probe, secret))
+
+
+def published(work: Assignment, probe: Probe, secret: bytes) -> list[tuple[Case, Outcome]]:
+    """Return the inputs that students can have seen, with the right outcomes: the book's, and a variant's own."""
+    cases = list(probe.cases(PUBLIC_SEED))
+    cases += probe.cases(variant_seed(secret, probe.id)) if work.private else []
+    exercise = built(replace(probe, wrong=()), cases, work.constants.get(probe.id, 1.0))
+    return list(zip(exercise.cases, exercise.right, strict=True))
+
+
+def variant_seed(secret: bytes, exercise: str) -> int:
+    """Return the seed of the inputs that a private variant hands out."""
+    return number(secret, "variant", "public", exercise)
 
 
 def built(probe: Probe, cases: list[Case], constant: float = 1.0) -> Exercise:
@@ -161,26 +181,6 @@ def _told(outcome: Outcome, case: Case) -> Outcome:
     """Keep of an error's text only those wanted words that it holds."""
     words = [word for word in case.mentions if word.lower() in outcome.message.lower()]
     return Outcome(outcome.value, outcome.errors, ", ".join(words))
-
-
-def tells(exercise: Exercise) -> bool:
-    """Tell whether every known mistake differs clearly from the right answer on some input."""
-    return all(
-        any(
-            a.message != b.message or not protocols.agrees(a, b, MARGIN * exercise.tolerance)
-            for a, b in zip(mistake.outcomes, exercise.right, strict=True)
-        )
-        for mistake in exercise.wrong
-    )
-
-
-def unlike(cases: list[Case], others: list[Case]) -> bool:
-    """Tell whether some inputs differ from those that ship with the library."""
-    return len(cases) != len(others) or any(
-        not values.same(tuple(part[name] for name in part), tuple(other.get(name) for name in part), 0.0)
-        for case, public in zip(cases, others, strict=True)
-        for part, other in ((case.inputs, public.inputs), (case.state, public.state))
-    )
 
 
 def plan(exercises: list[Exercise], work: Assignment, order: int) -> Task:

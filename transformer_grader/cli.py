@@ -14,6 +14,7 @@ from transformer_grader import (
     assignment,
     batch,
     probe,
+    recalled,
     reports,
     results,
     review,
@@ -154,13 +155,16 @@ def run_variant(options: argparse.Namespace) -> int:
 
 
 def run_check(options: argparse.Namespace) -> int:
-    """Try the sandbox; name exercises whose hidden inputs can be only a few."""
+    """Try the sandbox; name exercises whose hidden inputs are few, or too like the public ones."""
     probe.trusted(sandbox.bubblewrap(), Limits(), [options.book / "solutions"])
     print("The sandbox holds.")
     work = assignment.load(options.chapter, options.book)
     for one in work.probes:
         if (count := kinds(one, 10)) < 10:
             print(f"{one.id}: {count} different sets of inputs in 40 seeds; a submission could carry a table of them.")
+        if found := {name for student in "abc" for name in assignment.recallable(work, one, b"kinds", student)}:
+            told = "a table of the public answers, and else this mistake, could earn all points"
+            print(f"{one.id}: {told}: {', '.join(sorted(found))}.")
     return 0
 
 
@@ -169,7 +173,7 @@ def kinds(probe: Probe, enough: int) -> int:
     found: list[list[Case]] = []
     for seed in range(1, 41):
         cases = list(probe.cases(assignment.number(b"kinds", str(seed))))
-        if all(assignment.unlike(cases, other) for other in found):
+        if all(recalled.unlike(cases, other) for other in found):
             found.append(cases)
         if len(found) == enough:
             break

@@ -60,7 +60,7 @@ def applied(work: Assignment, spec: dict[str, Any]) -> Assignment:
         raise ValueError(f"the variant must be of chapter {work.chapter}, got one of {spec.get('chapter')}")
     probes = tuple(replace(probe, entry=spec["names"][probe.id]) for probe in work.probes)
     version = results.digest(f"{work.version} {json.dumps(spec, sort_keys=True)}".encode())
-    return replace(work, probes=probes, constants=dict(spec["constants"]), version=version)
+    return replace(work, probes=probes, constants=dict(spec["constants"]), version=version, private=True)
 
 
 def write(work: Assignment, secret: bytes, notebook: Path, out: Path) -> list[str]:
@@ -68,7 +68,7 @@ def write(work: Assignment, secret: bytes, notebook: Path, out: Path) -> list[st
     spec = drawn(work, secret)
     made = applied(work, spec)
     for probe in made.probes:
-        seed = assignment.number(secret, "variant", "public", probe.id)
+        seed = assignment.variant_seed(secret, probe.id)
         exercise = assignment.built(probe, list(probe.cases(seed)), made.constants.get(probe.id, 1.0))
         results.write(out / "handout" / "data" / f"{probe.id}.json", store.written(exercise))
     found = json.loads(notebook.read_text(encoding="utf-8"))

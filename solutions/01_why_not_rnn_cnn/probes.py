@@ -1059,6 +1059,9 @@ def cost_cases(seed: int) -> list[Case]:
     came, kind = "the name {} and the number that came", "the name n and the type that came"
     of_n, of_k = came.format("n"), came.format("k")
     (n, d, k), below, wide = sizes(g, 3, 5, 15), -pick(g, 4, 20), pick(g, 1100, 1900)
+    s = torch.Generator().manual_seed(seed + 5500)
+    no_layer, before, after = ("".join(chr(pick(s, 97, 122)) for _ in range(letters)) for letters in (5, 4, 2))
+    names = f"{before}-attention", f"convolution{after}", "convolution"[: pick(s, 4, 10)]
     return [
         case("small", "recurrent", (3, 2, 3)),
         case("recurrent", "recurrent", (n, d, k)),
@@ -1074,21 +1077,21 @@ def cost_cases(seed: int) -> list[Case]:
         case("attention", "attention", (5, 3, 3)),
         case("long attention", "attention", (20 + n, d, k)),
         case("attention, one word, k isn't used", "attention", (1, d, 0)),
-        case("another name", "lstm", (5, 3, 3), ("lstm",), "the name that came"),
-        case("a name that holds a known one", "self-attention", (5, 3, 3), ("self-attention",), "the name that came"),
-        case("length 0", "attention", (0, 3, 3), ("n", "0"), of_n),
-        case("length negative", "recurrent", (below, 3, 3), ("n", str(below)), of_n),
-        case("width 1", "convolution", (5, 3, 1), ("k", "1"), of_k),
-        case("width 0", "convolution", (5, 3, 0), ("k", "0"), of_k),
-        case("width negative", "convolution", (5, 3, below), ("k", str(below)), of_k),
-        case("not an integer", "recurrent", (2.5, 3, 3), ("n", "float"), kind),
-        case("not an integer, in attention", "attention", (n + 0.5, 3, 3), ("n", "float"), kind),
-        case("a whole number, but a float", "convolution", (float(n), 3, 3), ("n", "float"), kind),
-        case("a whole number, but a tensor", "attention", (torch.tensor(float(n)), 3, 3), ("n", "Tensor"), kind),
+        case("another name", no_layer, (n, d, k), (no_layer,), "the name that came"),
+        case("a name that holds a known one", names[0], (n, k, d), names[:1], "the name that came"),
+        case("length 0", "attention", (0, d, k), ("n", "0"), of_n),
+        case("length negative", "recurrent", (below, d, k), ("n", str(below)), of_n),
+        case("width 1", "convolution", (n, d, 1), ("k", "1"), of_k),
+        case("width 0", "convolution", (n, d, 0), ("k", "0"), of_k),
+        case("width negative", "convolution", (n, d, below), ("k", str(below)), of_k),
+        case("not an integer", "recurrent", (pick(s, 2, 19) + 0.5, d, k), ("n", "float"), kind),
+        case("not an integer, in attention", "attention", (n + 0.5, d, k), ("n", "float"), kind),
+        case("a whole number, but a float", "convolution", (float(n), d, k), ("n", "float"), kind),
+        case("a whole number, but a tensor", "attention", (torch.tensor(float(n)), d, k), ("n", "Tensor"), kind),
         case("convolution, one more layer for one word more", "convolution", (2 * wide, 3, wide)),
-        case("a name that begins as a known one", "convolutional", (5, 3, 3), ("convolutional",), "the name that came"),
-        case("a piece of a known name", "conv", (5, 3, 3), ("conv",), "the name that came"),
-        case("length 0, convolution", "convolution", (0, 3, 3), ("n", "0"), of_n),
+        case("a name that begins as a known one", names[1], (d, n, k), names[1:2], "the name that came"),
+        case("a piece of a known name", names[2], (d, k, n), names[2:], "the name that came"),
+        case("length 0, convolution", "convolution", (0, k, d), ("n", "0"), of_n),
         case("width 1, one word", "convolution", (1, d, 1), ("k", "1"), of_k),
     ]
 

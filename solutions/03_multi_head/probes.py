@@ -913,6 +913,9 @@ def count_cases(seed: int) -> list[Case]:
     g = torch.Generator().manual_seed(seed + 5000)
     width, few = 2 * pick(g, 2, 8), pick(g, 3, 7)
     uneven, odd = few * pick(g, 4, 9) + pick(g, 1, few - 1), 2 * pick(g, 2, 9) + 1
+    many, pairs, less = pick(g, 5, 9), pick(g, 3, 5), pick(g, 2, 6)
+    rest, heads = many * pick(g, 4, 9) + pick(g, 1, many - 1), pairs * pick(g, 1, 3) + pick(g, 1, pairs - 1)
+    more = less * pick(g, 2, 4)
 
     def case(name: str, d_model: int, heads: int, shared: int, bias: bool, wrong: tuple[int, ...] = ()) -> Case:
         inputs = {"d_model": d_model, "heads": heads, "key_value_heads": shared, "bias": bias}
@@ -928,11 +931,11 @@ def count_cases(seed: int) -> list[Case]:
         case("three pairs", 9 * width, 9, 3, False),
         case("an odd width", 3 * odd, 3, 1, False),
         case("one pair of width 1", few, few, 1, True),
-        case("heads don't divide the width", 50, 7, 7, False, (50, 7)),
+        case("heads don't divide the width", rest, many, many, False, (rest, many)),
         case("heads don't divide the width, one pair", uneven, few, 1, True, (uneven, few)),
         case("wider heads than the model", few, few + 2, 1, False, (few, few + 2)),
-        case("heads can't share evenly", 64, 8, 3, False, (8, 3)),
-        case("more pairs than heads", 64, 4, 8, True, (4, 8)),
+        case("heads can't share evenly", heads * pick(g, 4, 12), heads, pairs, False, (heads, pairs)),
+        case("more pairs than heads", more * pick(g, 3, 8), less, more, True, (less, more)),
     ]
 
 

@@ -748,26 +748,28 @@ PACKED_WRONG = [
 def prefix_cases(seed: int) -> list[Case]:
     """Return prefixes that fit and prefixes that don't."""
     g = torch.Generator().manual_seed(seed + 5000)
+    s = torch.Generator().manual_seed(seed + 5500)
 
     def case(name: str, prefixes: list[int], length: int, words: tuple[str, ...] = (), telling: str = "") -> Case:
         return Case(name, {"prefixes": torch.tensor(prefixes), "length": length}, mentions=words, telling=telling)
 
-    floats = case("not integers", [1, 2], 4, ("float32",), "the dtype that came")
+    floats = case("not integers", [1, 2], pick(s, 4, 7), ("float32",), "the dtype that came")
     floats.inputs["prefixes"] = floats.inputs["prefixes"].float()
-    doubles = case("not integers, but of 64 bits", [3, 2], 4, ("float64",), "the dtype that came")
+    doubles = case("not integers, but of 64 bits", [3, 2], pick(s, 4, 7), ("float64",), "the dtype that came")
     doubles.inputs["prefixes"] = doubles.inputs["prefixes"].double()
-    half = case("not integers, of 16 bits", [1, pick(g, 2, 3)], 3, ("float16",), "the dtype that came")
+    half = case("not integers, of 16 bits", [1, pick(g, 2, 3)], pick(s, 3, 7), ("float16",), "the dtype that came")
     half.inputs["prefixes"] = half.inputs["prefixes"].half()
-    brief = case("not integers, of 16 bits, the other kind", [0, 2], 5, ("bfloat16",), "the dtype that came")
+    room, other = pick(s, 4, 7), "not integers, of 16 bits, the other kind"
+    brief = case(other, [0, 2], room, ("bfloat16",), "the dtype that came")
     brief.inputs["prefixes"] = brief.inputs["prefixes"].bfloat16()
-    truth = case("truth values", [1, 0, 1], pick(g, 3, 5), ("bool",), "the dtype that came")
+    truth = case("truth values", [1, 0, 1, 1][: pick(s, 2, 4)], pick(s, 3, 7), ("bool",), "the dtype that came")
     truth.inputs["prefixes"] = truth.inputs["prefixes"].bool()
-    short = case("integers of 16 bits", [2, 1], 3)
+    short = case("integers of 16 bits", [2, 1], pick(s, 3, 7))
     short.inputs["prefixes"] = short.inputs["prefixes"].short()
-    unsigned = case("integers of 8 bits, without a sign", [3, 0, pick(g, 1, 2)], 4)
+    unsigned = case("integers of 8 bits, without a sign", [3, 0, pick(g, 1, 2)], pick(s, 4, 7))
     unsigned.inputs["prefixes"] = unsigned.inputs["prefixes"].to(torch.uint8)
     both, n, most = "the prefix and the length", pick(g, 5, 8), pick(g, 11, 19)
-    below = -pick(g, 2, 9)
+    below, room, full = -pick(g, 2, 9), pick(s, 6, 11), pick(s, 3, 8)
     return [
         case("small", [1], 3),
         case("batch", [2, 0, 3], 4),
@@ -778,11 +780,11 @@ def prefix_cases(seed: int) -> list[Case]:
         short,
         unsigned,
         case("too long", [2, most], n, (str(most), str(n)), both),
-        case("too long by one", [4], 3, ("4", "3"), both),
+        case("too long by one", [full + 1], full, (str(full + 1), str(full)), both),
         case("too long, not the last", [1, most, 2], n, (str(most), str(n)), both),
-        case("negative", [1, below], 6, (str(below),), "the prefix"),
-        case("negative, not the last", [below, 6, 5], 6, (str(below),), "the prefix"),
-        case("negative by one", [3, -1, 2], 4, ("-1",), "the prefix"),
+        case("negative", [1, below], room, (str(below),), "the prefix"),
+        case("negative, not the last", [below, room, 5], room, (str(below),), "the prefix"),
+        case("negative by one", [3, -1, 2], pick(s, 4, 9), ("-1",), "the prefix"),
         floats,
         doubles,
         half,

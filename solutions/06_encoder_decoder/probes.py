@@ -987,43 +987,53 @@ def fitted_cases(seed: int) -> list[Case]:
         return Case(name, inputs, mentions=words, telling="both shapes" if words else "")
 
     b, n, m, d = sizes(g, 4, 2, 6)
+    s = torch.Generator().manual_seed(seed + 4500)
+
+    def fit(name: str, padding: int) -> Case:
+        b, n, m, d = sizes(s, 4, 2, 6)
+        return case(name, [b, n, d], [b, m, d], [b, m], padding)
+
+    def misfit(name: str, at_fault: str, shapes: Callable[[int, int, int, int], tuple[list[int], ...]]) -> Case:
+        return case(name, *shapes(*sizes(s, 4, 2, 6)), 0, at_fault)
 
     def typed(name: str, dtype: torch.dtype, named: str = "") -> Case:
-        made = case(name, [2, 3, 2], [2, 4, 2], [2, 4])
+        made = fit(name, 0)
         made.inputs["source"] = made.inputs["source"].to(dtype)
         return Case(
             name, made.inputs, mentions=(named,) if named else (), telling="the dtype that came" if named else ""
         )
 
-    zero = case("0 is a word, in 16 bits", [2, 3, 2], [2, 4, 2], [2, 4], 9)
+    zero = fit("0 is a word, in 16 bits", 9)
     zero.inputs["source"][0, 1], zero.inputs["source"][1, 1] = 0, 9
     zero.inputs["source"] = zero.inputs["source"].short()
-    alike = case("one length, in 32 bits", [2, 3, 2], [2, 3, 2], [2, 3])
+    alike = case("one length, in 32 bits", [b, n, d], [b, n, d], [b, n])
     alike.inputs["source"] = alike.inputs["source"].int()
     nothing = case("a source of nothing but padding", [2, n, 2], [2, 3, 2], [2, 3], 5)
     nothing.inputs["source"][0] = 5
-    only = case("a memory of another batch than both", [3, 2, 4], [1, 5, 4], [3, 5])
-    only = Case(only.name, only.inputs, mentions=("1, 5, 4",), telling="the memory's shape")
+    only = misfit("a memory of another batch than both", "", lambda b, n, m, d: ([b, n, d], [1, m, d], [b, m]))
+    shape = ", ".join(map(str, only.inputs["memory"].shape))
+    only = Case(only.name, only.inputs, mentions=(shape,), telling="the memory's shape")
+    of_memory, of_target, half = "memory source", "x memory", (torch.float16, torch.bfloat16)[pick(s, 0, 1)]
     return [
         case("small", [1, 2, 3], [1, 4, 3], [1, 4]),
         case("sizes from the seed", [b, n, d], [b, m, d], [b, m], 3),
         alike,
         zero,
-        case("another source", [2, 3, 4], [2, 5, 4], [2, 6], 0, "memory source"),
-        case("the target's tokens", [2, 3, 4], [2, 5, 4], [2, 3], 0, "memory source"),
-        case("a source of another batch", [3, 2, 4], [3, 5, 4], [1, 5], 0, "memory source"),
-        case("a memory of another batch", [3, 2, 4], [1, 5, 4], [1, 5], 0, "x memory"),
-        case("a source without a batch", [3, 2, 4], [3, 3, 4], [3], 0, "memory source"),
-        case("a source with an axis more", [2, 3, 5], [2, 5, 5], [2, 5, 5], 0, "memory source"),
-        case("three memories for two targets", [2, 4, 5], [3, 6, 5], [3, 6], 0, "x memory"),
-        case("two memories for four targets", [4, 2, 3], [2, 5, 3], [2, 5], 0, "x memory"),
-        case("a wider memory", [2, 3, 4], [2, 5, 6], [2, 5], 0, "x memory"),
-        case("a narrower memory", [2, 3, d + 1], [2, 5, d], [2, 5], 0, "x memory"),
+        misfit("another source", of_memory, lambda b, n, m, d: ([b, n, d], [b, m, d], [b, m + 1])),
+        misfit("the target's tokens", of_memory, lambda b, n, m, d: ([b, n, d], [b, m, d], [b, n])),
+        misfit("a source of another batch", of_memory, lambda b, n, m, d: ([b, n, d], [b, m, d], [1, m])),
+        misfit("a memory of another batch", of_target, lambda b, n, m, d: ([b, n, d], [1, m, d], [1, m])),
+        misfit("a source without a batch", of_memory, lambda b, n, m, d: ([b, n, d], [b, b, d], [b])),
+        misfit("a source with an axis more", of_memory, lambda b, n, m, d: ([b, n, d], [b, d, d], [b, d, d])),
+        misfit("three memories for two targets", of_target, lambda b, n, m, d: ([2, n, d], [3, m, d], [3, m])),
+        misfit("two memories for four targets", of_target, lambda b, n, m, d: ([4, n, d], [2, m, d], [2, m])),
+        misfit("a wider memory", of_target, lambda b, n, m, d: ([b, n, d], [b, m, d + 2], [b, m])),
+        misfit("a narrower memory", of_target, lambda b, n, m, d: ([b, n, d + 1], [b, m, d], [b, m])),
         only,
         typed("integers of 8 bits", torch.uint8),
         nothing,
         typed("not integers", torch.float32, "float32"),
-        typed("not integers, of half precision", torch.float16, "float16"),
+        typed("not integers, of half precision", half, str(half).removeprefix("torch.")),
         typed("True and False", torch.bool, "bool"),
     ]
 

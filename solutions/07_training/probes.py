@@ -931,12 +931,18 @@ def batch_cases(seed: int) -> list[Case]:
 
     more, alike, long = pick(g, 0, 5), pick(g, 3, 6), pick(g, 11, 19)
     drawn = tuple(pick(g, 1, 9) for _ in range(pick(g, 7, 11)))
-    both = "the length and the limit"
+    s = torch.Generator().manual_seed(seed + 4500)
+    half, limits, over = pick(s, 2, 7), [pick(s, 4, 9) for _ in range(7)], [pick(s, 2, 9) for _ in range(5)]
+
+    def refused(name: str, lengths: tuple[int, ...], wrong: int, limit: int) -> Case:
+        return case(name, lengths, limit, (str(wrong), str(limit)), "the length and the limit")
+
+    far, early, low = limits[0] + over[0], limits[2] + over[1], -over[2]
     return [
         case("small", (3, 1, 2), 4),
         case("one long", (2, 9, 2, 2, 1), 9),
         case("all alike", (3, 3, 3, 3, 3), 6),
-        case("just full", (2, 4, 4, 2), 8),
+        case("just full", (half, 2 * half, 2 * half, half), 4 * half),
         case("growing", (1, 2, 3, 4, 5, 6), 10 + more),
         case("in disorder", (7, 2, 5, 2, 7, 3, 1, 4), 14 + more),
         case("each alone", (5, 4), 5),
@@ -944,13 +950,13 @@ def batch_cases(seed: int) -> list[Case]:
         case("a single one", (3,), 20),
         case("all as long as the limit", (alike,) * 3, alike),
         case("lengths from the seed", drawn, pick(g, 12, 24)),
-        case("too long", (2, 15, 3), 8, ("15", "8"), both),
-        case("too long by one", (6, 7), 6, ("7", "6"), both),
-        case("too long at once", (9, 2), 5, ("9", "5"), both),
-        case("too long, in the middle", (2, 3, 4, long, 3), 10, (str(long), "10"), both),
-        case("too long, the last", (2, 3, 4, long), 9, (str(long), "9"), both),
-        case("nothing in it", (3, -2, 2), 8, ("-2", "8"), both),
-        case("length 0", (3, 2, 0), 9, ("0", "9"), both),
+        refused("too long", (2, far, 3), far, limits[0]),
+        refused("too long by one", (limits[1], limits[1] + 1), limits[1] + 1, limits[1]),
+        refused("too long at once", (early, 2), early, limits[2]),
+        refused("too long, in the middle", (2, 3, 4, long, 3), long, limits[3]),
+        refused("too long, the last", (2, 3, 4, long), long, limits[4]),
+        refused("nothing in it", (3, low, 2), low, limits[5]),
+        refused("length 0", (over[3], over[4], 0), 0, limits[6] + 6),
     ]
 
 

@@ -332,9 +332,6 @@ def _first_row_s(logits: Tensor, p: float) -> Tensor:
 # 8.2 a token for a number between 0 and 1
 
 
-BORDER = torch.tensor([[-math.inf, 0.0, 0.0], [0.0, 0.0, -math.inf]])  # their sums are exact, so "larger" is decided
-
-
 def drawn_cases(seed: int) -> list[Case]:
     """Return logits, a temperature, and a number for each row that comes near a border only where meant."""
     g = torch.Generator().manual_seed(seed + 1000)
@@ -356,7 +353,8 @@ def drawn_cases(seed: int) -> list[Case]:
     s = torch.Generator().manual_seed(seed + 1500)
     some, many, more = sizes(s, 3, 7, 11)
     width = 2 ** pick(s, 1, 3)  # of equally likely tokens: their sums are exact
-    none = {"logits": torch.zeros(3, width), "temperature": 1.0, "uniform": torch.tensor([1.0, 0.2, 1.0])}
+    none = {"logits": torch.zeros(more, width), "temperature": 1.0, "uniform": torch.ones(more)}
+    none["uniform"][pick(s, 0, more - 2)] = 0.2
     return [
         case("small", 3, 4, 1.0),
         case("batch", 6, 5, 1.0),
@@ -366,12 +364,22 @@ def drawn_cases(seed: int) -> list[Case]:
         at_zero(pick(s, 4, 6)),
         case("impossible tokens", more, pick(s, 6, 8), 1.3, 2),
         case("longer", 12, pick(s, 9, 12), 0.7),
-        Case("on the border", {"logits": BORDER, "temperature": 1.0, "uniform": torch.tensor([0.0, 0.5])}),
+        _on_the_border(s, pick(s, 2, 5), pick(s, 5, 8)),
         _hardly_apart(g, pick(s, 3, 5)),
         _tiny(g, pick(s, 4, 6), 5, 5e-4),
         _far_from_zero(g, pick(s, 2, 4)),
         Case("no sum is larger", none),
     ]
+
+
+def _on_the_border(generator: torch.Generator, rows: int, vocabulary: int) -> Case:
+    """Return rows of a few equally likely tokens, whose sums are exact, so that "larger" is decided."""
+    logits, uniform = torch.full((rows, vocabulary), -math.inf), torch.zeros(rows)
+    for row in range(rows):
+        likely = 2 ** pick(generator, 1, 2)
+        logits[row, 1 + torch.randperm(vocabulary - 1, generator=generator)[:likely]] = 0.0
+        uniform[row] = pick(generator, 0, likely - 1) / likely if row else 0.0
+    return Case("on the border", {"logits": logits, "temperature": 1.0, "uniform": uniform})
 
 
 def _hardly_apart(generator: torch.Generator, rows: int) -> Case:

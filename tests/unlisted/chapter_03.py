@@ -229,6 +229,14 @@ class WithWeights(Maps):
         return self.output(merge(weights @ value)), weights
 
 
+class CutInTraining(Maps):
+    def forward(self, x, memory, mask=None):
+        if self.training:
+            x, memory = x.detach(), memory.detach()
+        query, key, value = self.cut(x, memory)
+        return self.output(merge(masked(query @ key.mT / math.sqrt(query.size(-1)), mask) @ value))
+
+
 class Library(multi_head.MultiHeadAttention):
     def forward(self, x, memory, mask=None):
         return super().forward(x, memory, mask)
@@ -723,6 +731,7 @@ WRONG = {
         "weights detached": Cut,
         "no_grad": Numbers,
         "its weights, too": WithWeights,
+        "nothing passed back in training": CutInTraining,
         "the library's": Library,
         "the library's class": multi_head.MultiHeadAttention,
         "three axes a batch's, if there are queries": changing(three_axes_if_queries),

@@ -62,20 +62,34 @@ def twice(made: Callable[..., Any], inputs: dict[str, Any]) -> Any:
 def with_gradients(made: Callable[..., Any], inputs: dict[str, Any]) -> Any:
     """Return what comes out, if its gradient is what small steps of all inputs and parameters say.
 
+    Modules are tried in training, too: what is cut off there only would keep all before it from learning.
+
     Raises:
         ValueError: it isn't, or there is none.
     """
     leaves = [x.requires_grad_() for x in inputs.values() if isinstance(x, Tensor) and x.is_floating_point()]
-    leaves += list(made.parameters()) if isinstance(made, nn.Module) else []
+    if not isinstance(made, nn.Module):
+        return _followed(made, inputs, leaves)
+    leaves += list(made.parameters())
+    value = _followed(made, inputs, leaves)
+    if not inputs.get("training"):
+        _followed(made, inputs | {"training": True}, leaves)
+        made.eval()
+    return value
+
+
+def _followed(made: Callable[..., Any], inputs: dict[str, Any], leaves: list[Tensor]) -> Any:
+    """Return what comes out, if its gradient with respect to the leaves is the slope."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of float(...) on what needs a gradient, which is found out here anyway
         value = once(made, inputs)
     gradients = torch.autograd.grad(_total(value), leaves, allow_unused=True)
+    where = " in training" if inputs.get("training") else ""
     if not _first(value).isfinite().all():  # such as logits cut off, where a small step may jump
         if not any(g is not None and g.isfinite().all() and g.any() for g in gradients):
-            raise ValueError("no gradient comes back from the finite part of what it returns")
+            raise ValueError(f"no gradient comes back from the finite part of what it returns{where}")
     elif not any(_is_slope(made, inputs, leaves, gradients, seed) for seed in (1, 2)):  # one may meet a ReLU's corner
-        raise ValueError("its gradient isn't the slope of what it returns")
+        raise ValueError(f"its gradient isn't the slope of what it returns{where}")
     return value
 
 
