@@ -77,9 +77,14 @@ def _within(subject: Subject, loss: Loss | None, padded: Tensor) -> Found:
     if slope is None or (slope := subject._aligned(slope, subject.given).abs().sum(-1)).shape != padded.shape:
         yield "whether the loss counts padding: the loss isn't computed from the model's output"
         return
-    if slope.size(1) > 1 and bool((slope[:, -1] == 0).all()) and subject.given.labels_key is not None:
-        slope, padded = slope[:, :-1], padded[:, 1:]  # the model shifts by itself
+    if subject.given.labels_key is not None and _shifts(slope, padded):
+        slope, padded = slope[:, :-1], padded[:, 1:]
     share = float(slope[padded].mean() / slope[~padded].mean().clamp(min=1e-12)) if padded.any() else 0.0
     if share > 1e-6:
         text = f"the loss has a gradient at padded labels, {share:.2g} of that at words"
         yield Finding("loss-counts-padding", "error", text, {"gradient": share})
+
+
+def _shifts(slope: Tensor, padded: Tensor) -> bool:
+    """Return whether the model shifts labels by itself: each output has a gradient where the next label counts."""
+    return not bool((slope[~padded] > 0).all()) and bool((slope[:, :-1][~padded[:, 1:]] > 0).all())

@@ -52,12 +52,13 @@ class Attention:
     result: Node
     axis_last: bool = True
     projections: tuple[Node, Node] | None = None
+    operands: tuple[Node, Node] | None = None  # the nodes that were compared
     compared: tuple[Tensor, Tensor] | None = None  # queries and keys as they were compared
 
     @property
     def visible(self) -> Bool[Tensor, "batch heads query key"]:
         """True where the scores let a query attend to a key."""
-        return self.scores > MASKED
+        return ~(self.scores <= MASKED)  # NaN is a fault of its own
 
     @property
     def crosses(self) -> bool:
@@ -117,7 +118,7 @@ def _fused(node: Node, batch: int) -> Attention | None:
     total = None if factor_q is None or factor_k is None else scale * factor_q * factor_k
     ends = projected_from(start_q), projected_from(start_k)
     made = Attention(node.module, *maps, total, q.size(-1), *ends, node, node, True, (start_q, start_k))
-    made.compared = (query.value, key.value)
+    made.compared, made.operands = (query.value, key.value), (query, key)
     return made
 
 
@@ -144,7 +145,7 @@ def _explicit(node: Node, batch: int) -> Attention | None:
     made = Attention(
         node.module, *maps, scale, contracted(product, pair), *ends, node, result, last, (start_q, start_k)
     )
-    made.compared = (pair[0].value, pair[1].value)
+    made.compared, made.operands = (pair[0].value, pair[1].value), pair
     return made
 
 

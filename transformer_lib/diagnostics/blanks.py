@@ -87,7 +87,7 @@ def empty_rows(subject: Subject, base: Run, attentions: list[Attention]) -> Foun
         text += f"; in {empty[0].module or 'an attention'} a query may attend to nothing" if empty else ""
         yield Finding("fully-masked-row" if empty else "not-finite", "error", text, {"share": share})
         return
-    yield from _evenly_over_masked(subject, empty)
+    yield from _at_empty_rows(subject, base, empty)
     yield from _nothing_but_padding(subject)
 
 
@@ -108,18 +108,27 @@ def _nothing_but_padding(subject: Subject) -> Found:
         yield Finding("fully-masked-row", "note", "a sentence of padding only gets NaN; the batch has none now")
 
 
-def _evenly_over_masked(subject: Subject, empty: list[Attention]) -> Found:
+def _at_empty_rows(subject: Subject, base: Run, empty: list[Attention]) -> Found:
     for attention in empty:
         rows = (~attention.visible).all(dim=-1)
-        used = attention.used.sum(-1)[rows]
-        target = subject.target
-        real = target.padding if target.padding is not None else torch.zeros(target.shape, dtype=torch.bool)
-        asked = rows.any(1) & ~real if rows.any(1).shape == real.shape else rows.any(1)
-        if float(used.max()) > 0.5:
-            text = (
-                f"in {attention.module or 'an attention'} {int(rows.any(1).sum())} queries may attend to nothing, and "
-            )
-            text += "spread their weight over masked keys all the same"
-            severity = "warning" if bool(asked.any()) else "note"
-            yield Finding("fully-masked-row", severity, text, {"rows": int(rows.any(1).sum())})
+        used = float(attention.used.sum(-1)[rows].max())
+        at_words, known = _at_words(flow.sequence_of(subject, base, attention), rows.any(1))
+        where = f"in {attention.module or 'an attention'} {int(rows.any(1).sum())} queries may attend to nothing, and "
+        numbers = {"rows": int(rows.any(1).sum())}
+        if used > 0.5:
+            severity = "warning" if bool(at_words.any()) else "note"
+            text = where + "spread their weight over masked keys all the same"
+            yield Finding("fully-masked-row", severity, text, numbers)
             return
+        sure = bool(at_words.any() if known else at_words.all(dim=0).any())
+        if used < 1e-6 and sure and not attention.crosses:
+            yield Finding("fully-masked-row", "warning", f"{where}get 0, words among them", numbers)
+            return
+
+
+def _at_words(sequence: Sequence | None, rows: Tensor) -> tuple[Tensor, bool]:
+    """Return which of the queries are words, as far as one knows, and whether one knows where padding is."""
+    padding = None if sequence is None else sequence.padding
+    if padding is None or padding.shape != rows.shape:
+        return rows, False
+    return rows & ~padding.to(rows.device), True

@@ -99,7 +99,11 @@ CAUSES = {
     "positions-untrained": Cause(
         "Positions that were never trained", 4, "Train at this length, or cut the input to the trained length."
     ),
-    "input-not-shifted": Cause("The input holds the answer", 7, "Feed target[:, :-1] and ask for target[:, 1:]."),
+    "input-not-shifted": Cause(
+        "Input and labels aren't one word apart",
+        7,
+        "Feed target[:, :-1] and ask for target[:, 1:], and shift once: here, or in the model.",
+    ),
     "loss-counts-padding": Cause(
         "The loss counts padding", 7, "Leave padded labels out of both the sum and the count (ignore_index, or a mask)."
     ),

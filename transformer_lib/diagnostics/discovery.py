@@ -6,24 +6,11 @@ from torch import Tensor, nn
 
 from transformer_lib.data import PADDING, Batch
 from transformer_lib.diagnostics import inputs
-from transformer_lib.diagnostics.graph import Node, Numbers, is_lookup
-from transformer_lib.diagnostics.subject import Run, Sequence, Subject, is_sequence
+from transformer_lib.diagnostics.graph import Numbers
+from transformer_lib.diagnostics.lookups import lookups, sequences
+from transformer_lib.diagnostics.subject import Run, Sequence, Subject
 
 PADDING_NAMES = ("padding", "pad_token_id", "pad_id", "pad_idx", "padding_idx", "pad", "pad_token")
-
-
-def sequences(run: Run) -> list[Sequence]:
-    """Return the sequences of tokens that a run embedded, or else those of vectors that the model was given."""
-    found = []
-    for node in run.trace.nodes:
-        if is_lookup(node) and node.stage == 1 and is_sequence(node):
-            ids = next(n.tensor for n in node.inputs if n.active and not n.tensor.is_floating_point())
-            found.append(Sequence(len(found), tuple(ids.shape), ids.detach().clone()))
-    if not found:
-        vectors = [n for n in run.trace.nodes if n.name == "input" and n.tensor.is_floating_point()]
-        vectors = [node.tensor for node in vectors if node.tensor.dim() == 3]
-        found = [Sequence(number, tuple(v.shape[:2]), None) for number, v in enumerate(vectors)]
-    return found[:2]
 
 
 def settle_axis(subject: Subject) -> None:
@@ -52,11 +39,6 @@ def batch_axis(subject: Subject) -> int:
     if subject.target.tokens is None:
         return 0 if getattr(subject.model, "batch_first", True) else 1
     return int(_flows_down(subject) and (_positions_vary_down(subject) or _one_way(subject)))
-
-
-def lookups(run: Run) -> list[Node]:
-    """Return the nodes in which sequences of tokens were embedded, in order."""
-    return [n for n in run.trace.nodes if is_lookup(n) and n.stage == 1 and is_sequence(n)]
 
 
 def _flows_down(subject: Subject) -> bool:
@@ -103,7 +85,7 @@ def embedded(subject: Subject, run: Run, number: int) -> Numbers | None:
     starts = lookups(run) or [n for n in run.trace.nodes if n.name == "input" and n.stage == 1]
     if number >= len(starts):
         return None
-    start, sequence = starts[number], subject.sequences[number]
+    start, sequence = starts[number], next(s for s in subject.sequences if s.number == number)
     last = [n for n in run.trace.nodes if n.stage == 1 and n.tensor.dim() == 3 and n.follows(start)]
     last = [n for n in last if any(user.stage == 2 for user in n.users)]
     if not last:
@@ -159,7 +141,12 @@ def padding(subject: Subject, sequence: Sequence) -> Numbers | None:
         return None
     number = padding_id(subject)
     number = _trailing(sequence.tokens) if number is None else number
-    return None if number is None else sequence.tokens == number
+    if number is None:
+        return None
+    padded = sequence.tokens == number
+    if padded.size(1) > 1 and bool(padded[:, 0].all()) and not bool(padded[:, 1].any()):
+        padded[:, 0] = False  # it starts sentences as well, as in T5 and Marian
+    return padded
 
 
 def _trailing(tokens: Tensor) -> int | None:
@@ -178,7 +165,13 @@ def examine(model: nn.Module, batch: Any, config: dict[str, Any], adapter: input
     if isinstance(batch, Batch):
         given.labels = batch.labels
     subject = Subject(model, batch, given, adapter, config)
-    run = subject.run()
+    try:
+        run = subject.run()
+    except Exception:  # it may make the decoder's input from the labels
+        if given.labels_key is None:
+            raise
+        subject.with_labels = True
+        run = subject.run()
     if run.output.dim() > 1 and given.labels_key is not None and run.output.size(-2) == 1:
         subject.with_labels = True
         run = subject.run()

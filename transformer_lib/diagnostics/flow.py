@@ -1,15 +1,16 @@
 """What may reach what: later words, padding, other sentences. Tests of behaviour: change one thing, see what moves."""
 
-import re
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from transformer_lib.diagnostics import inputs
+from transformer_lib.diagnostics import copies, inputs
 from transformer_lib.diagnostics.attentions import Attention
 from transformer_lib.diagnostics.findings import Finding
 from transformer_lib.diagnostics.graph import Numbers
+from transformer_lib.diagnostics.intention import causal_intended, is_square
+from transformer_lib.diagnostics.lookups import lookups
 from transformer_lib.diagnostics.subject import Change, Run, Sequence, Subject
 
 TOLERANCE = 1e-6  # of the outputs' size; what can't reach an output leaves it the same to the last bit
@@ -44,7 +45,7 @@ def later_words(subject: Subject, base: Run, attentions: list[Attention]) -> Fou
     cut = length // 2
     where = (torch.arange(length) >= cut).expand(batch, length)
     after = subject.run({subject.target.number: noise(where)}).output
-    forward = moved(base.output, after)[:, :cut]
+    forward = _at_words(subject, moved(base.output, after))[:, :cut]
     if float(forward.max()) <= TOLERANCE:
         return
     intended, why = causal_intended(subject, attentions)
@@ -58,72 +59,34 @@ def later_words(subject: Subject, base: Run, attentions: list[Attention]) -> Fou
             "mask-leak", "note", f"{text}: right for an encoder, a leak if it predicts the next word", numbers
         )
     elif intended:
-        yield Finding("mask-leak", "error", f"{text}; {why}{_who_looks_ahead(attentions)}", numbers)
+        own = [a for a in attentions if sequence_of(subject, base, a) is subject.target]
+        yield Finding("mask-leak", "error", f"{text}; {why}{_who_looks_ahead(own)}", numbers)
+
+
+def _at_words(subject: Subject, distances: Tensor) -> Tensor:
+    """Return how far outputs moved, 0 at padding: on the left it may see nothing but what is masked for all."""
+    padded = subject.target.padding
+    if padded is None or padded.shape != distances.shape:
+        return distances
+    return distances.masked_fill(padded.to(distances.device), 0.0)
+
+
+def sequence_of(subject: Subject, base: Run, attention: Attention) -> Sequence | None:
+    """Return the sequence whose words an attention's queries are; None if they come from none of them."""
+    starts = lookups(base)
+    for sequence in reversed(subject.sequences):  # queries of a decoder come from the source, too
+        if sequence.number >= len(starts) or attention.query.follows(starts[sequence.number]):
+            return sequence
+    return None
 
 
 def _who_looks_ahead(attentions: list[Attention]) -> str:
-    names = [a.module for a in attentions if _square(a) and bool((a.used.triu(1) > 1e-9).any())]
+    names = [a.module for a in attentions if is_square(a) and bool((a.used.triu(1) > 1e-9).any())]
     if not names:
         return "; no attention weight looks ahead, so look at norms, sums or reshapes over positions"
     return f"; weights look ahead in {names[0] or 'the model'}" + (
         f" and {len(names) - 1} more" if len(names) > 1 else ""
     )
-
-
-def _square(attention: Attention) -> bool:
-    return not attention.crosses and attention.scores.size(-1) == attention.scores.size(-2) > 2
-
-
-def causal_intended(subject: Subject, attentions: list[Attention]) -> tuple[bool | None, str]:
-    """Return whether the outputs must not depend on later words, None where nothing says so, and how one knows."""
-    said = subject.config.get("causal")
-    if said is not None:
-        return bool(said), "the config says causal"
-    if len(subject.sequences) > 1:
-        return True, "a decoder must not see them"
-    if shifted_labels(subject):
-        return True, "the labels are the next words"
-    if any(_square(a) and _looks_one_way(a) for a in attentions):
-        return True, "some of its masks look one way"
-    if any(_is_triangle(buffer) for buffer in subject.model.buffers()):
-        return True, "it holds a triangular mask"
-    if re.search(r"gpt|causal|decoder|languagemodel|llama|lmhead|(?<![a-z])lm(?![a-z])", _name(subject)):
-        return True, "its name says that it predicts the next word (if it doesn't, give config={'causal': False})"
-    return None, ""
-
-
-def _name(subject: Subject) -> str:
-    name = type(subject.model).__name__
-    return re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower() + " " + name.lower()
-
-
-def shifted_labels(subject: Subject) -> bool:
-    """Return whether the labels are the input, one word ahead."""
-    labels, tokens = subject.given.labels, subject.target.tokens
-    if labels is None or tokens is None or labels.dim() != 2:
-        return False
-    labels = labels.T if subject.target.batch_axis else labels
-    if labels.shape != tokens.shape or tokens.size(1) < 3:
-        return False
-    real = labels[:, :-1] >= 0
-    return bool(real.any()) and float((labels[:, :-1] == tokens[:, 1:])[real].float().mean()) > 0.9
-
-
-def _looks_one_way(attention: Attention) -> bool:
-    visible = attention.visible & (attention.used > 1e-12)
-    same = visible == visible.transpose(-2, -1)
-    rows = visible.any(-1)
-    real = (rows & visible.any(-2)).unsqueeze(-1) & (rows & visible.any(-2)).unsqueeze(-2)
-    return bool(real.any()) and float((~same & real).float().sum() / real.float().sum()) > 0.25
-
-
-def _is_triangle(buffer: Tensor) -> bool:
-    if buffer.dim() < 2 or buffer.size(-1) != buffer.size(-2) or buffer.size(-1) < 4 or buffer.dtype.is_complex:
-        return False
-    square = buffer.reshape(-1, *buffer.shape[-2:])[0]
-    one = square == square[-1, 0]
-    lower = torch.ones_like(one).tril()
-    return bool(torch.equal(one, lower)) or bool(torch.equal(square != 0, lower.T.bool().triu(1)))
 
 
 def other_sentences(subject: Subject, base: Run, attentions: list[Attention]) -> Found:
@@ -168,6 +131,8 @@ def anything(subject: Subject, base: Run) -> Found:
     """Test whether outputs change at all when every word is changed."""
     if not base.output.isfinite().all():
         return
+    if (other := copies.stirred(subject)) is not None:  # zeros at the start let nothing through for one step only
+        subject, base = other, other.run()
     for sequence in subject.sequences:
         everywhere = torch.ones(sequence.shape, dtype=torch.bool)
         if float(moved(base.output, subject.run({sequence.number: noise(everywhere)}).output).max()) <= TOLERANCE:

@@ -17,6 +17,9 @@ ATTENTION = "scaled_dot_product_attention"
 NORMS = {"layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm", "normalize"}
 STATISTICS = {"mean", "std", "var", "var_mean", "std_mean", "rsqrt", "norm", "vector_norm", "square", "pow"}
 MIXERS = PRODUCTS | NORMS | STATISTICS | {ATTENTION, "linear", "conv1d", "softmax"}
+SHAPED_AFTER = {"type_as", "to", "view_as", "expand_as", "reshape_as"}  # another tensor lends its type or shape
+LIKE = {"zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "empty_like"}
+LIKE |= {"new_zeros", "new_ones", "new_full"}  # nothing but a shape is taken from another tensor
 IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__")
 QUESTIONS = {"shape", "dtype", "device", "size", "dim", "numel", "requires_grad", "layout", "ndim", "is_leaf", "item"}
 QUESTIONS |= {"is_floating_point", "is_cuda", "is_sparse", "is_nested", "grad_fn", "len", "tolist"}
@@ -91,6 +94,7 @@ class Trace(TorchFunctionMode):
             before.saved = changed.detach().clone()
         output = func(*args, **kwargs)
         inputs = [self._node(tensor) for tensor in tensors((args, kwargs))]
+        inputs = inputs[:1] if name in SHAPED_AFTER else [] if name in LIKE else inputs
         results = [changed] if changed is not None else list(tensors(output))
         for number, tensor in enumerate(results):
             node = self._record(name, inputs, tensor, (args, kwargs))

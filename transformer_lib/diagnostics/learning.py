@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lib.diagnostics import discovery, flow, inputs, watching
+from transformer_lib.diagnostics import attentions, discovery, inputs, intention, watching
 from transformer_lib.diagnostics import subject as subject_module
 from transformer_lib.diagnostics.findings import Finding
 from transformer_lib.diagnostics.graph import Numbers, Trace, is_lookup
+from transformer_lib.diagnostics.lookups import ids_of
 from transformer_lib.diagnostics.subject import Run, Subject, is_sequence
 
 IGNORED = -100
@@ -35,7 +36,7 @@ def real_labels(subject: Subject, labels: Numbers) -> Numbers:
     """Return True at labels that count."""
     number = discovery.padding_id(subject)
     real = labels >= 0
-    if number is not None:
+    if number is not None and real.all():  # where some labels are negative, these are the ones that don't count
         real &= labels != number
     elif subject.target.padding is not None and subject.target.padding.shape == labels.shape:
         real &= ~subject.target.padding
@@ -87,7 +88,7 @@ def next_words(subject: Subject, base: Run) -> Numbers | None:
 
 
 def shift(subject: Subject, base: Run, loss: Loss | None) -> Found:
-    """Test whether the model reads at each position the word that it must say there."""
+    """Test whether the model reads at each position the word that it must say there, or must say the next but one."""
     labels, tokens = labels_of(subject, base), subject.target.tokens
     if labels is None or tokens is None:
         yield "whether input and labels are shifted: the batch has no labels of the input's length"
@@ -100,10 +101,20 @@ def shift(subject: Subject, base: Run, loss: Loss | None) -> Found:
     read, asked = read[:rows, :columns], asked[:rows, :columns]
     real = real_labels(subject, asked) if asked.shape == labels.shape else asked >= 0
     same = float((read == asked)[real].float().mean()) if real.any() else 0.0
-    intended, why = flow.causal_intended(subject, [])
+    intended, _ = intention.causal_intended(subject, attentions.find(base.trace, subject.target.shape[0]))
     if same > 0.9 and (intended or len(subject.sequences) > 1):
         text = f"at {same:.0%} of the positions the input is the label itself"
         yield Finding("input-not-shifted", "error", text, {"same": same})
+    once, twice = (_ahead(read, asked, real, by) for by in (1, 2))
+    if intended and columns > 4 and twice > 0.9 > once:
+        text = f"at {twice:.0%} of the positions the label is the word after the next: shifted twice"
+        yield Finding("input-not-shifted", "error", text, {"twice": twice})
+
+
+def _ahead(read: Tensor, asked: Tensor, real: Tensor, by: int) -> float:
+    """Return the share of labels that are the input's word some positions later."""
+    same, real = read[:, by:] == asked[:, :-by], real[:, :-by]
+    return float(same[real].float().mean()) if real.any() else 0.0
 
 
 def _seen_by_loss(subject: Subject, loss: Loss | None) -> tuple[Tensor | None, Tensor | None] | None:
@@ -118,12 +129,8 @@ def _seen_by_loss(subject: Subject, loss: Loss | None) -> tuple[Tensor | None, T
         return None
     if value is None:
         return None
-    lookups = [n for n in trace.nodes if is_lookup(n) and n.stage == 1 and is_sequence(n)]
-    ids = (
-        next((n.tensor for n in lookups[-1].inputs if n.active and not n.tensor.is_floating_point()), None)
-        if lookups
-        else None
-    )
+    starts = [n for n in trace.nodes if is_lookup(n) and n.stage == 1 and is_sequence(n)]
+    ids = ids_of(starts[min(subject.target.number, len(starts) - 1)]) if starts else None
     entropy = [n for n in trace.nodes if n.name in ("cross_entropy_loss", "cross_entropy", "nll_loss", "nll_loss_nd")]
     asked = entropy[-1].argument(1, "target") if entropy else None
     batch = subject.target.shape[0]

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from transformer_lib.diagnostics import attentions, discovery, flow, tables
+from transformer_lib.diagnostics import attentions, discovery, flow, lookups, tables
 from transformer_lib.diagnostics.attentions import Attention
 from transformer_lib.diagnostics.findings import Finding
+from transformer_lib.diagnostics.graph import Node
 from transformer_lib.diagnostics.subject import Run, Sequence, Subject
 
 SMALL, LARGE = 0.01, 6.0  # positions to embeddings, root mean squares; healthy models measure 0.02 to 3
@@ -27,7 +28,7 @@ def positions(subject: Subject, base: Run) -> Found:
         across = float((same - same.mean(dim=1, keepdim=True)).square().mean().sqrt())
         rows = float((same - same[:1]).square().mean().sqrt())
         size = float(same.square().mean().sqrt())
-        if rows > 1e-5 * size:
+        if rows > 1e-5 * size and not sequence.counted:
             text = (
                 f"equal words of the {name} get vectors that differ between sentences (by {rows / size:.2g} of their "
             )
@@ -78,15 +79,25 @@ def _elsewhere(subject: Subject, base: Run, sequence: Sequence, name: str) -> Fo
 
 
 def _adds_constant(base: Run, subject: Subject, sequence: Sequence) -> bool:
-    lookups = discovery.lookups(base)
-    start = lookups[sequence.number] if sequence.number < len(lookups) else None
+    starts = lookups.lookups(base)
+    start = starts[sequence.number] if sequence.number < len(starts) else None
     for node in base.trace.nodes:
         mine = start is None or node.follows(start)
         if node.name == "add" and node.stage == 1 and len(node.inputs) > 1 and mine:
             other = min(node.inputs, key=lambda given: (given.stage, given.active))
+            if _too_short(other, sequence.shape[1]):
+                continue
             if not other.stage and other.value.is_floating_point() and float(other.value.abs().max()) > 1e-6:
                 return other.value.dim() > 1
     return False
+
+
+def _too_short(node: Node, length: int) -> bool:
+    """Return whether a vector was looked up in a table that has fewer rows than there are positions: of segments."""
+    while node.name not in ("embedding", "index_select") and node.inputs:
+        node = max(node.inputs, key=lambda given: (given.tensor.is_floating_point(), given.tensor.numel()))
+    rows = [len(n.tensor) for n in node.inputs if n.tensor.is_floating_point() and n.tensor.dim() == 2]
+    return bool(rows) and rows[0] < length
 
 
 def _order_blind(subject: Subject, base: Run, sequence: Sequence) -> bool | None:
@@ -102,15 +113,18 @@ def _order_blind(subject: Subject, base: Run, sequence: Sequence) -> bool | None
     if changed is None or changed.scores.shape != first.scores.shape:
         return None
     row, other = first.scores[:, :, -1, -length:], changed.scores[:, :, -1, -length:]
-    seen = (row > attentions.MASKED) & (other[..., order.argsort()] > attentions.MASKED)
+    moved_to = (order != torch.arange(length)).to(row.device)
+    seen = moved_to & (row > attentions.MASKED) & (other[..., order.argsort()] > attentions.MASKED)
     apart = (row - other[..., order.argsort()]).abs()[seen]
-    return bool(len(apart)) and float(apart.max()) < 1e-4 * max(1.0, float(row[seen].abs().max()))
+    if not len(apart):
+        return None  # a window so small that the last word sees none of the exchanged ones
+    return float(apart.max()) < 1e-4 * max(1.0, float(row[seen].abs().max()))
 
 
 def _first_attention(run: Run, subject: Subject, sequence: Sequence) -> Attention | None:
-    lookups = discovery.lookups(run)
+    starts = lookups.lookups(run)
     for attention in attentions.find(run.trace, sequence.shape[0]):
-        mine = len(lookups) <= sequence.number or attention.query.follows(lookups[sequence.number])
+        mine = len(starts) <= sequence.number or attention.query.follows(starts[sequence.number])
         if mine and not attention.crosses and 0 <= attention.scores.size(-1) - sequence.shape[1] < 4:
             return attention
     return None

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from transformer_lib.diagnostics import structure
 from transformer_lib.diagnostics.attentions import Attention
 from transformer_lib.diagnostics.findings import Finding
+from transformer_lib.diagnostics.graph import Node
+from transformer_lib.diagnostics.products import main
 from transformer_lib.diagnostics.subject import Subject
 
 WIDE = 5.0  # scores' spread, above which a head is mentioned
@@ -41,7 +44,7 @@ def _kind(attention: Attention, subject: Subject) -> tuple[str, str] | None:
     wanted = subject.config.get("scale", d_k**-0.5)
     if _near(given, wanted) or d_k == 1:
         return None
-    if attention.projections and {p.name for p in attention.projections} & {"layer_norm", "rms_norm"}:
+    if attention.operands and attention.projections and all(map(_is_normed, attention.operands, attention.projections)):
         return None  # queries and keys are normed: another scale is usual
     if _near(given, 1.0):
         return "scale-missing", "1"
@@ -49,6 +52,15 @@ def _kind(attention: Attention, subject: Subject) -> tuple[str, str] | None:
         return "scale-wrong", "1 / sqrt(d_model)"
     table = {d_k**0.5: "sqrt(d_k)", 1 / d_k: "1 / d_k", 1 / d_model: "1 / d_model", d_k**-0.25: "d_k^-1/4"}
     return "scale-wrong", next((text for number, text in table.items() if _near(given, number)), "another number")
+
+
+def _is_normed(node: Node, end: Node) -> bool:
+    """Return whether a norm stands between a projection and the product."""
+    while node is not end and node.inputs:
+        if structure.norm_input(node) is not None:
+            return True
+        node = main(node)
+    return False
 
 
 def _of_scale(subject: Subject, name: str, what: str, number: float, members: list[Attention], count: int) -> Finding:
@@ -64,10 +76,11 @@ def _of_scale(subject: Subject, name: str, what: str, number: float, members: li
 
 
 def widths(attentions: list[Attention]) -> Found:
-    """Compare heads * d_k with d_model, attentions that read the same tensor taken together."""
-    groups: dict[tuple[int, int], list[Attention]] = {}
+    """Compare heads * d_k with d_model, heads that read the same tensor taken together."""
+    groups: dict[tuple[int, int, str], list[Attention]] = {}
     for attention in attentions:
-        groups.setdefault((attention.query.index, attention.key.index), []).append(attention)
+        name = attention.module if attention.scores.size(1) > 1 else ""  # a module for each head counts with the others
+        groups.setdefault((attention.query.index, attention.key.index, name), []).append(attention)
     for members in groups.values():
         heads = sum(member.scores.size(1) for member in members)
         width, d_model = members[0].d_k * heads, members[0].query.tensor.size(-1)

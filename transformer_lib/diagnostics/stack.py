@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from transformer_lib.config import TransformerConfig
-from transformer_lib.diagnostics import structure
+from transformer_lib.diagnostics import lookups, structure
 from transformer_lib.diagnostics.attentions import Attention
 from transformer_lib.diagnostics.findings import Finding
-from transformer_lib.diagnostics.graph import STATISTICS, Node, Trace, is_lookup
+from transformer_lib.diagnostics.graph import STATISTICS, Node, Trace
 from transformer_lib.diagnostics.products import scalar
 from transformer_lib.diagnostics.structure import LINEAR, Sublayer, strip
-from transformer_lib.diagnostics.subject import Run, Subject, is_sequence
+from transformer_lib.diagnostics.subject import Run, Subject
 
 Found = Iterator[Finding | str]
 
@@ -61,7 +61,7 @@ def _without_norm(trace: Trace, subs: list[Sublayer], style: list[str]) -> list[
     pre = style.count("pre") > len(style) / 2
     found = []
     for sub, what in zip(subs, style, strict=True):
-        begins = strip(sub.enters)[0].stage < 2
+        begins = strip(sub.enters)[0].stage < 2 or not any(sub.enters.follows(other.inside) for other in subs)
         if what == "none" and (pre or not begins):
             found.append(sub)
     alone = len(subs) <= 2 and not {"pre", "post"} & set(style)
@@ -98,14 +98,17 @@ def _last_normed(trace: Trace) -> bool:
 
 def embeddings(subject: Subject, base: Run) -> Found:
     """Compare the embedding's scale and its tie to the output with the configuration, if there is one."""
-    lookups = [n for n in base.trace.nodes if is_lookup(n) and n.stage == 1 and is_sequence(n)]
-    if not lookups:
+    numbers = [sequence.number for sequence in subject.sequences]
+    starts = [node for number, node in enumerate(lookups.lookups(base)) if number in numbers]
+    if not starts:
         yield "the embeddings' scale and tie: no lookup of tokens was seen"
         return
     ours = isinstance(getattr(subject.model, "config", None), TransformerConfig)
-    yield from _scaled(lookups, subject.config.get("scale_embeddings", True if ours else None))
+    yield from _scaled(starts, subject.config.get("scale_embeddings", True if ours else None))
     output = next((n for n in reversed(base.trace.nodes) if n.name in LINEAR and n.stage == 2), None)
-    tied = None if output is None else _storage(lookups[-1]) & _storage(output)
+    table = max((n.tensor for n in starts[-1].inputs if n.tensor.is_floating_point()), key=lambda t: t.dim())
+    of_words = output is not None and output.tensor.size(-1) == len(table)  # a map to classes can't be tied
+    tied = _storage(starts[-1]) & _storage(output) if of_words else None
     wanted = _wanted_tie(subject, ours)
     if wanted is None or tied is None:
         yield "whether embedding and output should be tied: give config={'tied': True} or False"
@@ -114,7 +117,7 @@ def embeddings(subject: Subject, base: Run) -> Found:
         yield Finding(
             "embedding-tied", "warning", text + f", the configuration wants them {'tied' if wanted else 'apart'}"
         )
-    elif wanted and len({tuple(sorted(_storage(lookup))) for lookup in lookups}) > 1 and ours:
+    elif wanted and len({tuple(sorted(_storage(lookup))) for lookup in starts}) > 1 and ours:
         yield Finding(
             "embedding-tied", "warning", "source and target are embedded by two tables, the configuration has one"
         )
@@ -141,8 +144,8 @@ def _storage(node: Node) -> set[int]:
     return found
 
 
-def _scaled(lookups: list[Node], wanted: bool | None) -> Found:
-    for lookup in lookups:
+def _scaled(starts: list[Node], wanted: bool | None) -> Found:
+    for lookup in starts:
         factor, d_model = _factor(lookup), lookup.tensor.size(-1)
         root = math.sqrt(d_model)
         numbers = {"factor": factor, "sqrt_d_model": root}

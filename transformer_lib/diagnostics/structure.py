@@ -70,6 +70,13 @@ def strip(node: Node) -> tuple[Node, bool]:
     return node, normed
 
 
+def streams(skip: Node) -> list[Node]:
+    """Return where a skip begins, and, if that's a sum, where its parts do: branches are added one after the other."""
+    start = strip(skip)[0]
+    parts = start.inputs[:2] if start.name == "add" else []
+    return [start, *(strip(part)[0] for part in parts if part.stage)]
+
+
 def additions(trace: Trace) -> list[tuple[Node, Node, Node]]:
     """Return the sums in which one part was computed from what the other part is: (sum, skip, branch)."""
     found = []
@@ -81,6 +88,7 @@ def additions(trace: Trace) -> list[tuple[Node, Node, Node]]:
             continue
         for skip, branch in ((first, second), (second, first)):
             start = strip(skip)[0]
+            start = next((one for one in streams(skip) if branch.follows(one)), start)
             if branch is not skip and branch.follows(start) and branch.stage == 2 and _works(branch, start):
                 found.append((node, skip, branch))
                 break
@@ -112,7 +120,7 @@ def sublayers(trace: Trace, attentions: list[Attention]) -> list[Sublayer]:
     sums = additions(trace)
     for sub in found:
         mine = [(s, skip, b) for s, skip, b in sums if b.follows(sub.inside) and not skip.follows(sub.inside)]
-        mine = [part for part in mine if sub.inside.follows(strip(part[1])[0])]
+        mine = [part for part in mine if any(sub.inside.follows(one) for one in streams(part[1]))]
         sub.added = mine[0] if mine else None
     return sorted(found, key=lambda sub: sub.inside.index)
 

@@ -24,6 +24,8 @@ class Sequence:
         number: its place among the embeddings of the inputs, in the order in which the model makes them.
         batch_axis: the axis of the batch in the model's own tensor.
         padding: True at padding; None where nothing is known.
+        counted: positions are looked up by ids of their own, which may differ between sentences.
+        also: the numbers of embeddings that are added to this one before the layers, such as features.
     """
 
     number: int
@@ -31,6 +33,8 @@ class Sequence:
     tokens: Int[Tensor, "batch position"] | None
     batch_axis: int = 0
     padding: Bool[Tensor, "batch position"] | None = None
+    counted: bool = False
+    also: tuple[int, ...] = ()
 
 
 @dataclass
@@ -77,7 +81,7 @@ class Subject:
             given: other inputs than the batch's.
         """
         given = given or self.given
-        roots = list(given.tensors().values()) if self.adapter is None else list(tensors_in(self.batch))
+        roots = self._roots(given) if self.adapter is None else list(tensors_in(self.batch))
         if changes and self._takes_vectors():
             given, roots = self._changed(changes)
             changes = None
@@ -106,6 +110,10 @@ class Subject:
         positional, named = (given or self.given).arguments(self.with_labels)
         return self.model(*positional, **named)
 
+    def _roots(self, given: inputs.Inputs) -> list[Tensor]:
+        made_of = [given.labels] if self.with_labels and given.labels is not None else []  # the decoder's input may be
+        return [*given.tensors().values(), *made_of]
+
     def _takes_vectors(self) -> bool:
         return all(sequence.tokens is None for sequence in self.sequences)
 
@@ -126,10 +134,11 @@ class Subject:
                 return vectors
             number = len(seen)
             seen.append(node)
-            if number not in changes or number >= len(self.sequences):
+            mine = [s for s in self.sequences if s.number in changes and number in (s.number, *s.also)]
+            if not mine:
                 return vectors
-            axis = self.sequences[number].batch_axis
-            return changes[number](vectors.transpose(0, axis)).transpose(0, axis)
+            axis = mine[0].batch_axis
+            return changes[mine[0].number](vectors.transpose(0, axis)).transpose(0, axis)
 
         return edit
 
@@ -139,6 +148,9 @@ class Subject:
         batch, length = self.target.shape
         if output.dim() == 2 and output.size(0) == batch * length and batch * length != batch:
             output = output.unflatten(0, (length, batch) if self.target.batch_axis else (batch, length))
+        labels = given.labels
+        if output.dim() == 2 and labels is not None and labels.shape == output.shape and output.size(1) == length:
+            return output.unsqueeze(-1)  # one number for each word
         if output.dim() == 2:
             return output.unsqueeze(1)
         if self.target.batch_axis and output.size(1) == batch:

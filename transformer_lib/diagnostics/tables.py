@@ -67,7 +67,7 @@ def trained(subject: Subject, sequence: Sequence, name: str) -> Found:
         return
     for module_name, table in _tables(subject.model):
         end = trained_rows(table)
-        if end is not None and end < length <= len(table):
+        if end is not None and end < length <= len(table) and _surely_before(table, end, length):
             text = (
                 f"the {name} has {length} positions; from {end} on the rows of {module_name} look as drawn at the start"
             )
@@ -83,6 +83,18 @@ def _tables(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             table = parameter.detach().squeeze()
             if table.dim() == 2 and table.size(0) > 7 and table.size(1) > 3:
                 yield name, table.double()
+
+
+def _surely_before(table: Tensor, end: int, length: int) -> bool:
+    """Return whether the rows in use, from `end` to `length`, look drawn by themselves: see `trained_rows`."""
+    unit = table / table.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    cosine = (unit[1:] * unit[:-1]).sum(dim=1) * math.sqrt(table.size(1))
+    before, here = cosine[: end - 1], cosine[end : length - 1]
+    if len(here) < 3:
+        return False
+    spread = before.var().clamp(1, 4) / len(before) + here.var().clamp(1, 4) / len(here)
+    chance = abs(float(here.mean())) < 2.5 * len(here) ** -0.5
+    return chance and float((before.mean() - here.mean()).abs() / spread.sqrt()) > 3.0
 
 
 def trained_rows(table: Float[Tensor, "position d_model"]) -> int | None:

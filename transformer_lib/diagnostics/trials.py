@@ -7,12 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lib.diagnostics import inputs
+from transformer_lib.diagnostics import copies, inputs
 from transformer_lib.diagnostics.findings import Finding
 from transformer_lib.diagnostics.learning import Loss, labels_of, next_words, real_labels, whole_loss
 from transformer_lib.diagnostics.subject import Run, Subject
 
 Found = Iterator[Finding | str]
+Named = tuple[str, nn.Parameter]
 RATE, LEARNT = 1e-2, 0.25  # of Adam; the share of the first loss that must be reached
 
 
@@ -23,20 +24,46 @@ def gradients(subject: Subject, base: Run) -> Found:
         text = "the output has none" if learnable else "no parameter asks for a gradient"
         yield Finding("no-gradient", "error" if learnable else "note", text)
         return
-    fixed = torch.randn(base.output.shape, generator=torch.Generator().manual_seed(3)).to(base.output)
-    real = base.output[base.output.isfinite()]
-    if real.numel() < base.output.numel():
+    if not base.output.isfinite().all():
         return
-    slopes = torch.autograd.grad((base.output * fixed).sum(), [p for _, p in learnable], allow_unused=True)
+    slopes = _slopes(base.output, [p for _, p in learnable])
     if any(slope is not None and not slope.isfinite().all() for slope in slopes):
         yield Finding("not-finite", "error", "the outputs are finite, but gradients are not")
         return
-    dead = [(n, p) for (n, p), s in zip(learnable, slopes, strict=True) if s is None or not s.any()]
-    size = sum(p.numel() for _, p in dead) / sum(p.numel() for _, p in learnable)
+    yield from _frozen(subject.model)
+    dead = [part for part, slope in zip(learnable, slopes, strict=True) if slope is None or not slope.any()]
+    dead = _dead_after_zeros(subject, dead)
     if dead:
+        size = sum(p.numel() for _, p in dead) / sum(p.numel() for _, p in learnable)
         text = f"{len(dead)} of {len(learnable)} parameters ({size:.0%} of all numbers) get no gradient, first "
         text += dead[0][0]
         yield Finding("no-gradient", "error" if size > 0.15 else "note", text, {"share": size})
+
+
+def _slopes(output: Tensor, parameters: list[nn.Parameter]) -> tuple[Tensor | None, ...]:
+    """Return the gradient that a fixed random sum of the outputs gives each parameter, None where it gives none."""
+    fixed = torch.randn(output.shape, generator=torch.Generator().manual_seed(3)).to(output)
+    return torch.autograd.grad((output * fixed).sum(), parameters, allow_unused=True)
+
+
+def _dead_after_zeros(subject: Subject, dead: list[Named]) -> list[Named]:
+    """Return those parameters that get no gradient when maps that start at 0 are drawn, either."""
+    other = copies.stirred(subject) if dead else None
+    if other is None:
+        return dead
+    names = dict(other.model.named_parameters())
+    slopes = _slopes(other.run().output, [names[name] for name, _ in dead])
+    return [part for part, slope in zip(dead, slopes, strict=True) if slope is None or not slope.any()]
+
+
+def _frozen(model: nn.Module) -> Found:
+    """Mention parameters that ask for no gradient: right for fine-tuning, a slip if it was meant to be trained."""
+    frozen = [(name, p) for name, p in model.named_parameters() if not p.requires_grad]
+    if frozen:
+        share = sum(p.numel() for _, p in frozen) / sum(p.numel() for p in model.parameters())
+        text = f"{len(frozen)} parameters ({share:.0%} of all numbers) are frozen (requires_grad=False), first "
+        text += frozen[0][0]
+        yield Finding("no-gradient", "note", text, {"frozen": share})
 
 
 def overfit(subject: Subject, base: Run, loss: Loss | None, steps: int) -> Found:
@@ -59,7 +86,7 @@ def overfit(subject: Subject, base: Run, loss: Loss | None, steps: int) -> Found
 def _trained(subject: Subject, base: Run, loss: Loss | None, steps: int) -> list[float] | None:
     """Return the losses of a copy that is trained, in evaluation mode; None without a loss to train it by."""
     subject = copy.copy(subject)
-    subject.model = twin(subject.model)
+    subject.model = copies.twin(subject.model)
     parameters = [p for p in subject.model.parameters() if p.requires_grad]
     plain = loss is None and subject.given.labels_key is None
     if not parameters:
@@ -75,13 +102,6 @@ def _trained(subject: Subject, base: Run, loss: Loss | None, steps: int) -> list
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
     return track
-
-
-def twin(model: nn.Module) -> nn.Module:
-    """Return a copy of a model that shares nothing with it; what it keeps of earlier runs loses its gradient."""
-    kept = [value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor)]
-    memo = {id(value): value.detach().clone() for value in kept if not value.is_leaf}
-    return copy.deepcopy(model, memo).eval()
 
 
 def _plain_loss(subject: Subject, base: Run) -> Tensor | None:
