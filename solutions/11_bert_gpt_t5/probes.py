@@ -336,6 +336,16 @@ def spans_cases(seed: int) -> list[Case]:
     tokens = twice.inputs["tokens"]
     tokens[1], tokens[3], tokens[-1] = tokens[0], tokens[2], tokens[-2]
     tokens[4] = tokens[3]  # one is cut, and one stays
+    v = torch.Generator().manual_seed(seed + 1700)
+
+    def short(name: str, spans: int, sentinels: int) -> Case:
+        """Return so many spans of one or two tokens each, with too few sentinels."""
+        parts = ["x" * pick(v, 1, 2) + "." * pick(v, 1, 3) for _ in range(spans)]
+        first = pick(v, 70, 99)
+        cut = "." * pick(v, 0, 2) + "xx." + "".join(parts[1:])
+        return case(name, cut, tuple(range(first, first - sentinels, -1)), spans + 1)
+
+    few, almost, none = pick(v, 4, 6), pick(v, 5, 8), pick(v, 3, 6)
     return [
         case("small", "..x.", (91, 90)),
         case("two spans", "." * begin + "xx" + "." * middle + "x" + "." * end, (99, 98, 97, 96)),
@@ -345,10 +355,10 @@ def spans_cases(seed: int) -> list[Case]:
         case("spans from the seed", "." * other + "x" * more + "." + "x" * other + ".." + "x", (88, 85, 82, 79)),
         case("as many as needed", "x.x.x", (66, 65, 64, 63)),
         twice,
-        case("too few", "x.x.xx.x.x", (95, 94, 93), 6),
-        case("too few by one", ".x..x.xx....x...x.x.xx.", (77, 76, 75, 74, 73, 72, 71), 8),
-        case("none at all", ".xx.x....x..x.", (), 5),
-        case("nothing cut, and none for the end", "....", (), 1),
+        short("too few", few, few - 2),
+        short("too few by one", almost, almost),
+        short("none at all", none, 0),
+        case("nothing cut, and none for the end", "." * pick(v, 3, 12), (), 1),
     ]
 
 
