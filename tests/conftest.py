@@ -21,6 +21,9 @@ LIBRARY = "transformer_lib"
 # It follows every operation, those of a check too, and has no shapes of its own: checks would only slow it down.
 WITHOUT_SHAPES = {f"{LIBRARY}.diagnostics.graph"}
 
+PEERS = Path(__file__).parents[1] / "_build" / "peers"  # where `make bench` puts other libraries
+collect_ignore = [] if (PEERS / "transformers").is_dir() else ["test_diagnostics_peers.py"]
+
 torch.set_num_threads(1)
 settings.register_profile("repeatable", max_examples=10, derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
