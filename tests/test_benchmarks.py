@@ -72,6 +72,7 @@ def test_a_trainee_learns():
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
 def test_the_batches_hold_little_padding():
     try:
         epoch = corpus.training_batches()
@@ -129,6 +130,7 @@ def test_every_decoder_decodes(name):
     assert len(found) == 2 and all(0 < len(row) <= decoding.NEW for row in found)
 
 
+@pytest.mark.slow
 def test_a_program_in_a_new_process_gives_its_last_number_or_its_error():
     assert rounds.in_new_process("attention", attention.EXPLICIT, "256") > 0
     with pytest.raises(RuntimeError, match="(?s)attention nothing 256: .*KeyError"):

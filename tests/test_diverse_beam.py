@@ -48,6 +48,7 @@ def by_loop(model: Transformer, source: Tensor, width: int, groups: int, strengt
 STRENGTHS = [0.4, *(pytest.param(strength, marks=pytest.mark.slow) for strength in (0.0, 3.0))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "groups"), [(1, 3), (2, 2), (3, 2)])
 @pytest.mark.parametrize("strength", STRENGTHS)
 def test_it_agrees_with_a_loop_over_lists(width, groups, strength):

@@ -817,6 +817,7 @@ def planted(**changes) -> Probe:
     return Probe(**fields)
 
 
+@pytest.mark.slow
 def test_inputs_that_saturate_the_softmax_are_found_out():
     def saturated(seed: int) -> list[Case]:
         key = torch.eye(4)
@@ -833,6 +834,7 @@ def test_a_tolerance_too_wide_is_found_out():
     assert any("half as large would pass" in problem for problem in found)
 
 
+@pytest.mark.slow
 def test_a_wrong_reference_is_found_out_by_the_right_answers():
     probe = planted(reference=lambda q, k, m=None: right(q, k, m) * 0.99)
     found = exercise_data.confusions(probe, exercise_data.built(probe))

@@ -129,6 +129,7 @@ def test_what_may_be_true_is_no_contradiction(text: str):
     assert contradictions(text) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "mistake"), MISTAKES, ids=[f"{n}: {m.name}" for n, m in MISTAKES])
 def test_feedback_on_a_known_mistake_does_not_contradict_itself(number: str, mistake: Mistake):
     assert contradictions(checking.judge(exercise(number, PUBLIC_SEED), mistake.answer).text) == []
@@ -188,6 +189,7 @@ SPOILING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "change"), SPOILING)
 def test_feedback_on_an_unknown_mistake_does_not_contradict_itself(number: str, change):
     feedback = checking.judge(exercise(number, PUBLIC_SEED), spoiling(number, change))
@@ -226,6 +228,7 @@ def test_a_notebook_that_is_handed_out_alone_leads_to_no_file(path):
     assert not re.findall(r"\]\((?!https?:|#)[^)]*\)", re.sub(r"`[^`]*`", "", text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoilt", range(6))
 @pytest.mark.parametrize("number", [number for number, probe in PROBES.items() if probe.kind != "error"])
 def test_what_is_zero_on_one_input_is_not_called_constant(number: str, spoilt: int):
