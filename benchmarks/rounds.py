@@ -23,8 +23,11 @@ ROUNDS = 5
 KEPT, FEW = ", freed memory kept", ", 16 kernels kept"
 
 
-def in_turns(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+def in_turns(contenders: dict[str, Callable[[], float]], rounds: int, before: int = 0) -> dict[str, list[float]]:
     """Return what each contender gave in each round; the order turns by one from round to round.
+
+    Args:
+        before: rounds that aren't counted, ahead of the others.
 
     Raises:
         ValueError: there are fewer than two rounds to take a median of, or no contender.
@@ -32,11 +35,11 @@ def in_turns(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[st
     if rounds < 2 or not contenders:
         raise ValueError(f"wanted at least 2 rounds of at least 1 contender, got {rounds} of {len(contenders)}")
     names, found = list(contenders), {name: [] for name in contenders}
-    for turn in range(rounds):
+    for turn in range(before + rounds):
         for place in range(len(names)):
             name = names[(place + turn) % len(names)]
             found[name].append(contenders[name]())
-    return found
+    return {name: own[before:] for name, own in found.items()}
 
 
 def interleaved(contenders: dict[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[str, list[float]]:
@@ -45,8 +48,7 @@ def interleaved(contenders: dict[str, Callable[[], Any]], rounds: int = ROUNDS) 
     Raises:
         ValueError: as `in_turns`.
     """
-    found = in_turns({name: partial(cpu_seconds, call) for name, call in contenders.items()}, rounds + (rounds > 1))
-    return {name: seconds[1:] for name, seconds in found.items()}
+    return in_turns({name: partial(cpu_seconds, call) for name, call in contenders.items()}, rounds, before=1)
 
 
 def apart(module: str, names: Iterable[str], rounds: int = ROUNDS) -> dict[str, list[float]]:

@@ -7,6 +7,7 @@ import resource
 import statistics
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 from benchmarks import rounds
@@ -36,12 +37,7 @@ def cpu_seconds(code: str) -> float:
 def run(count: int = rounds.ROUNDS) -> dict[str, Any]:
     """Return the median CPU seconds of each start, and its ratio to importing torch alone."""
     codes = CODES | {name: code for name, (package, code) in PEERS.items() if importlib.util.find_spec(package)}
-    seconds: dict[str, list[float]] = {name: [] for name in codes}
-    for turn in range(count + 1):
-        for name, code in codes.items():
-            found = cpu_seconds(code)
-            if turn:
-                seconds[name].append(found)
+    seconds = rounds.in_turns({name: partial(cpu_seconds, code) for name, code in codes.items()}, count, before=1)
     middle = {name: statistics.median(own) for name, own in seconds.items()}
     return {
         "rows": {

@@ -5,6 +5,7 @@ The package is one of the benchmarks' peers (`make bench` installs them); withou
 
 import pytest
 import torch
+from test_diagnostics_more import WORDS, padded, seeded  # noqa: F401  the last one works by being there
 
 import benchmarks.__main__  # noqa: F401  it finds the peers
 from transformer_lib.diagnostics import check_model
@@ -12,21 +13,7 @@ from transformer_lib.diagnostics import check_model
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
 
-WORDS = 60
 HALVES = {"layers": 2, "attention_heads": 4, "ffn_dim": 64}
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(11)
-
-
-def padded(length: int = 10, padding: int = 0) -> torch.Tensor:
-    """Return three sentences, the second and the third of which end in padding."""
-    tokens = torch.randint(5, WORDS, (3, length))
-    for row in (1, 2):
-        tokens[row, length - 2 * row :] = padding
-    return tokens
 
 
 def tiny(**more):

@@ -32,6 +32,16 @@ def notebook_of(folder: str, chapter: str) -> Path:
     return next((ROOT / folder).glob(f"{chapter}_*/*.ipynb"))
 
 
+def graded(work, notebooks: dict[str, bytes], place: Path, limits=LIMITS):
+    """Return what each student's notebook earns, in order, from files below a folder."""
+    for student, data in notebooks.items():
+        (place / "in" / student).mkdir(parents=True)
+        (place / "in" / student / f"{work.stem}.ipynb").write_bytes(data)
+    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, limits, 2, quiet=True)
+    found, _ = run.grade(place / "in", [roster.Student(student) for student in notebooks], place / "out")
+    return found
+
+
 def transcript_of(exercise, task, answer) -> Transcript:
     """Return what a sandbox would send for an answer that is a function of ours."""
     found = Transcript(found={exercise.id: "name"})
@@ -156,12 +166,8 @@ def test_hidden_inputs_are_another_student_s_neither_nor_public():
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_solution_earns_everything_and_an_exercise_nothing(chapter, tmp_path):
     work = assignment.load(chapter, ROOT)
-    students = [roster.Student("solution"), roster.Student("exercise")]
-    for student, folder in zip(students, ("solutions", "exercises"), strict=True):
-        (tmp_path / "in" / student.id).mkdir(parents=True)
-        shutil.copy(notebook_of(folder, chapter), tmp_path / "in" / student.id)
-    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, 2, quiet=True)
-    (solution, exercise), _ = run.grade(tmp_path / "in", students, tmp_path / "out")
+    notebooks = {folder: notebook_of(folder, chapter).read_bytes() for folder in ("solutions", "exercises")}
+    solution, exercise = graded(work, notebooks, tmp_path)
     assert solution.status == "graded" and solution.code_points == work.out_of, solution
     assert set(solution.open) == {question.id for question in work.questions}
     assert exercise.status == "graded" and exercise.code_points == 0 and not exercise.open, exercise
@@ -214,12 +220,8 @@ def read(path: Path) -> list[dict]:
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_own_names_earn_everything_among_the_given_cells(chapter, tmp_path):
     work = assignment.load(chapter, ROOT)
-    students = [roster.Student("no stubs"), roster.Student("stubs")]
-    for student, stubs in zip(students, (False, True), strict=True):
-        (tmp_path / "in" / student.id).mkdir(parents=True)
-        (tmp_path / "in" / student.id / f"{work.stem}.ipynb").write_bytes(renamed(work, chapter, stubs))
-    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, 1, quiet=True)
-    found, _ = run.grade(tmp_path / "in", students, tmp_path / "out")
+    notebooks = {name: renamed(work, chapter, stubs) for name, stubs in (("no stubs", False), ("stubs", True))}
+    found = graded(work, notebooks, tmp_path)
     off = [(one.student, mark, one.cells) for one in found for mark in one.marks if mark.status != "right"]
     assert not off
 
@@ -310,13 +312,8 @@ def test_answers_with_torch(tmp_path):
     """Of 2.1 alone, so that one process a submission is all it costs."""
     work = assignment.load("02", ROOT)
     work = replace(work, probes=work.probes[:1], questions=())
-    students = [roster.Student(name) for name in INSIDE]
-    for name, (source, *_) in INSIDE.items():
-        (tmp_path / "in" / name).mkdir(parents=True)
-        cells = [{"cell_type": "code", "source": source, "metadata": {}}]
-        (tmp_path / "in" / name / "attention.ipynb").write_text(json.dumps({"cells": cells}))
-    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, replace(LIMITS, restarts=1), 2, quiet=True)
-    found, _ = run.grade(tmp_path / "in", students, tmp_path / "out")
+    notebooks = {name: cases.notebook(source) for name, (source, *_) in INSIDE.items()}
+    found = graded(work, notebooks, tmp_path, replace(LIMITS, restarts=1))
     assert {r.student: r.code_points for r in found} == {name: points for name, (_, points, _) in INSIDE.items()}
 
 
@@ -348,12 +345,9 @@ def test_a_private_variant_has_other_names_and_other_answers(tmp_path):
 
 def borrowing(work, place, library, honest):
     """Grade notebooks that borrow and others; return what is off: the first must earn nothing, the others all."""
-    students = [roster.Student(f"{kind}: {name}") for kind, some in (("b", library), ("h", honest)) for name in some]
-    for student, cells in zip(students, [*library.values(), *honest.values()], strict=True):
-        (place / "in" / student.id).mkdir(parents=True)
-        (place / "in" / student.id / f"{work.stem}.ipynb").write_bytes(cases.notebook(*cells))
-    run = batch.Batch(work, sandbox.bubblewrap(), SECRET, LIMITS, 2, quiet=True)
-    found, _ = run.grade(place / "in", students, place / "out")
+    both = (("b", library), ("h", honest))
+    notebooks = {f"{kind}: {name}": cases.notebook(*cells) for kind, some in both for name, cells in some.items()}
+    found = graded(work, notebooks, place)
     wanted = {True: ("borrowed", 0), False: ("right", work.out_of)}
     return [
         (result.student, result.marks, result.cells)
